@@ -1,0 +1,3 @@
+package wire
+
+//go:generate ../../tools/proto.sh generate
