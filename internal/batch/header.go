@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/quirelog/quire/internal/ident"
 )
 
@@ -16,14 +14,6 @@ const (
 	Version = 1
 	// HeaderSize is the size of the fixed header.
 	HeaderSize = 80
-	// ProducerSize is the size of the producer fields that follow the fixed
-	// header when the attribute for them is set.
-	ProducerSize = 64
-
-	// MaxSize bounds a batch, as stored and with its payload uncompressed.
-	MaxSize = 8 << 20
-	// MaxRecords bounds the records of one batch.
-	MaxRecords = 16384
 )
 
 const magic = 0x54414251 // "QBAT" in little-endian order
@@ -58,35 +48,12 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Compression says how a payload is compressed.
-type Compression uint8
-
-// The compressions.
-const (
-	None Compression = iota
-	S2
-	Zstd
-)
-
-// Kind says what a batch's records are.
-type Kind uint8
-
-// The kinds of batches.
-const (
-	// Data are records that a producer wrote.
-	Data Kind = iota
-	// Control are records of the broker's own, which no reader is shown.
-	Control
-	// Restated are copies that compaction appended.
-	Restated
-)
-
 // Header is the decoded header of a batch.
 type Header struct {
 	// The broker's part, written by Stamp.
 
 	Epoch ident.Epoch
-	// Base is the offset of the first record.
+	// Base is the offset of the first record, of a Sparse batch too.
 	Base ident.Offset
 	// UserBefore counts the user records of the range before this batch.
 	UserBefore uint64
@@ -116,7 +83,7 @@ type Header struct {
 	Size uint32
 }
 
-// End is the offset after the last record.
+// End is the offset after the last record. It means nothing of a Sparse batch.
 func (h *Header) End() ident.Offset { return h.Base + ident.Offset(h.Count) }
 
 // UserRecords is the number of records that readers count.
@@ -125,6 +92,14 @@ func (h *Header) UserRecords() uint64 {
 		return 0
 	}
 	return uint64(h.Count)
+}
+
+// maxSize bounds the batch as stored and uncompressed.
+func (h *Header) maxSize() uint32 {
+	if h.Sparse {
+		return MaxSize + sparseSlack
+	}
+	return MaxSize
 }
 
 // PayloadAt is where the payload begins.
@@ -172,6 +147,31 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, h.check(attr, b)
 }
 
+// encode writes h over the first HeaderSize bytes of b, which must be the whole
+// batch with its producer fields and its payload in place, and computes its
+// size and both checksums.
+func (h *Header) encode(b []byte) {
+	h.Size = uint32(len(b))
+	attr := uint16(h.Compression) | uint16(h.Kind)<<attrKindShift
+	if h.HasProducer {
+		attr |= attrProducer
+	}
+	if h.Sparse {
+		attr |= attrSparse
+	}
+	le := binary.LittleEndian
+	le.PutUint32(b[atMagic:], magic)
+	le.PutUint32(b[atVersion:], Version)
+	le.PutUint32(b[atSize:], h.Size)
+	le.PutUint32(b[atAttributes:], uint32(attr))
+	le.PutUint32(b[atCount:], h.Count)
+	le.PutUint32(b[atRawSize:], h.RawSize)
+	le.PutUint64(b[atBaseTime:], uint64(h.BaseTime))
+	h.PayloadCRC = payloadCRC(b)
+	le.PutUint32(b[atPayloadCRC:], h.PayloadCRC)
+	Stamp{h.Epoch, h.Base, h.UserBefore, h.Chain, h.AppendTime}.Apply(b)
+}
+
 func (h *Header) check(attr uint16, b []byte) error {
 	switch {
 	case attr&^attrKnown != 0 || b[atVersion+1] != 0 || b[atVersion+2] != 0 || b[atVersion+3] != 0 ||
@@ -185,8 +185,11 @@ func (h *Header) check(attr uint16, b []byte) error {
 		return fmt.Errorf("%w: no records", ErrCorrupt)
 	case h.Count > MaxRecords:
 		return fmt.Errorf("%w: %d records, at most %d", ErrTooLarge, h.Count, MaxRecords)
-	case h.Size > MaxSize || h.RawSize > MaxSize:
-		return fmt.Errorf("%w: %d bytes (%d uncompressed), at most %d", ErrTooLarge, h.Size, h.RawSize, MaxSize)
+	case h.Size > h.maxSize() || h.RawSize > h.maxSize()-uint32(h.PayloadAt()):
+		return fmt.Errorf("%w: %d bytes (payload of %d uncompressed), at most %d",
+			ErrTooLarge, h.Size, h.RawSize, h.maxSize())
+	case h.RawSize < h.Count*minRecord:
+		return fmt.Errorf("%w: %d records in %d bytes", ErrCorrupt, h.Count, h.RawSize)
 	case int(h.Size) < h.PayloadAt():
 		return fmt.Errorf("%w: size %d is below the header's", ErrCorrupt, h.Size)
 	case h.Compression == None && int(h.RawSize) != int(h.Size)-h.PayloadAt():
@@ -212,32 +215,6 @@ func Check(b []byte) (Header, error) {
 	}
 	return h, nil
 }
-
-// Stamp is the broker's part of a header.
-type Stamp struct {
-	Epoch      ident.Epoch
-	Base       ident.Offset
-	UserBefore uint64
-	Chain      uint64
-	AppendTime ident.Timestamp
-}
-
-// Apply writes s into the header of the batch b and renews the header's
-// checksum. The payload and its checksum stay as the producer made them.
-func (s Stamp) Apply(b []byte) {
-	le := binary.LittleEndian
-	le.PutUint64(b[atEpoch:], uint64(s.Epoch))
-	le.PutUint64(b[atBase:], uint64(s.Base))
-	le.PutUint64(b[atUserBefore:], s.UserBefore)
-	le.PutUint64(b[atChain:], s.Chain)
-	le.PutUint64(b[atAppendTime:], uint64(s.AppendTime))
-	le.PutUint32(b[atHeaderCRC:], headerCRC(b))
-}
-
-// NextChain is the digest of the chain through the batch b: the chain before
-// it, its place, and by the payload's checksum its content. The first batch
-// of a segment has the digest that its segment was opened with.
-func NextChain(b []byte) uint64 { return xxh3.Hash(b[:HeaderSize]) }
 
 func headerCRC(b []byte) uint32 {
 	crc := crc32.Update(0, castagnoli, b[:atHeaderCRC])

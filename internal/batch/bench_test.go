@@ -1,0 +1,140 @@
+package batch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/keyspace"
+	"github.com/quirelog/quire/record"
+)
+
+// benchRecords are 4,096 records of 256 random bytes under 16-byte keys.
+func benchRecords() []Record {
+	rng := rand.NewChaCha8([32]byte{1})
+	recs := make([]Record, 4096)
+	for i := range recs {
+		v := make([]byte, 256)
+		_, _ = rng.Read(v)
+		recs[i] = Record{
+			Key:   fmt.Appendf(nil, "key-%012d", rng.Uint64()%10000),
+			Value: v,
+			Time:  ident.Timestamp(1_700_000_000_000_000 + int64(i)*7),
+		}
+	}
+	return recs
+}
+
+func benchBatch(c Compression) []byte {
+	b := NewBuilder(Options{Compression: c})
+	for _, r := range benchRecords() {
+		if c != None {
+			clear(r.Value[64:]) // something to shrink
+		}
+		if err := b.Add(&r); err != nil {
+			panic(err)
+		}
+	}
+	return b.Finish()
+}
+
+func perRecord(b *testing.B, records int) {
+	b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+	b.ReportAllocs()
+}
+
+func BenchmarkEncode(b *testing.B) {
+	recs := benchRecords()
+	for _, c := range []Compression{None, S2, Zstd} {
+		b.Run(fmt.Sprint(c), func(b *testing.B) {
+			bld := NewBuilder(Options{Compression: c})
+			for b.Loop() {
+				for i := range recs {
+					if err := bld.Add(&recs[i]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				bld.Finish()
+			}
+			perRecord(b, len(recs))
+		})
+	}
+}
+
+func BenchmarkEncodeRecord(b *testing.B) {
+	var recs []record.Record
+	for _, r := range benchRecords() {
+		recs = append(recs, record.Record{Key: r.Key, Value: r.Value, Time: r.Time.Time()})
+	}
+	bld := NewBuilder(Options{})
+	for b.Loop() {
+		for i := range recs {
+			if err := bld.AddRecord(&recs[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		bld.Finish()
+	}
+	perRecord(b, len(recs))
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, c := range []Compression{None, S2, Zstd} {
+		b.Run(fmt.Sprint(c), func(b *testing.B) {
+			bytes := benchBatch(c)
+			var r Reader
+			for b.Loop() {
+				if err := r.Reset(bytes); err != nil {
+					b.Fatal(err)
+				}
+				for r.Next() {
+				}
+				if r.Err() != nil {
+					b.Fatal(r.Err())
+				}
+			}
+			perRecord(b, 4096)
+		})
+	}
+}
+
+func BenchmarkSkip(b *testing.B) {
+	bytes := benchBatch(None)
+	var r Reader
+	for b.Loop() {
+		if err := r.Reset(bytes); err != nil {
+			b.Fatal(err)
+		}
+		r.Skip(4096)
+	}
+	perRecord(b, 4096)
+}
+
+func BenchmarkValidate(b *testing.B) {
+	bytes := benchBatch(None)
+	for name, band := range map[string]keyspace.Band{
+		"full": keyspace.Full(), "band": {First: 0, Last: ^ident.Position(0) - 1},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Validate(bytes, Limits{Band: band}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perRecord(b, 4096)
+		})
+	}
+}
+
+func BenchmarkSelect(b *testing.B) {
+	bytes := benchBatch(None)
+	for b.Loop() {
+		n := 0
+		_, _, err := Select(bytes, 0, 4096, func([]byte, bool) bool { n++; return n%2 == 0 })
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	perRecord(b, 4096)
+}
