@@ -78,6 +78,7 @@ func fill(b byte, n int) []byte { return bytes.Repeat([]byte{b}, n) }
 // nothing is a crash that loses all that it may lose, everything one that
 // loses nothing.
 func nothing(f *faultfs.FS) *faultfs.FS { return f.Crash(faultfs.CrashOptions{}) }
+
 func everything(f *faultfs.FS) *faultfs.FS {
 	return f.Crash(faultfs.CrashOptions{Survive: 100})
 }
