@@ -1,0 +1,154 @@
+package lineage
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"strings"
+
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/keyspace"
+)
+
+const (
+	// version1 is the first byte of a token. Its upper six bits make every
+	// token begin with the letter c, so that none looks like an option of a
+	// command; the lower two are the version.
+	version1 = 0x71
+
+	sumSize   = 4
+	fixedSize = 1 + len(ident.TopicID{}) + sumSize
+	// minEntry and maxEntry are the sizes of an entry: four varints, of which
+	// the first is missing in the last entry.
+	minEntry = 3
+	maxEntry = 4 * binary.MaxVarintLen64
+	maxBytes = fixedSize + binary.MaxVarintLen32 + MaxEntries*maxEntry
+
+	// MaxToken bounds a token, in characters.
+	MaxToken = (maxBytes*8 + 5) / 6
+)
+
+var (
+	alphabet   = base64.RawURLEncoding.Strict()
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// Encode is the token of c. A cursor that Check refuses has none: Encode
+// panics, since only a broken invariant can have made it.
+func (c Cursor) Encode() string {
+	if err := c.Check(); err != nil {
+		panic("lineage: encode: " + err.Error())
+	}
+	b := make([]byte, 0, fixedSize+binary.MaxVarintLen32+len(c.Entries)*2*minEntry)
+	b = append(b, version1)
+	b = append(b, c.Topic[:]...)
+	b = binary.AppendUvarint(b, uint64(len(c.Entries)))
+	var d delta
+	for i, e := range c.Entries {
+		b = d.append(b, e, i == len(c.Entries)-1)
+	}
+	return seal(b)
+}
+
+// seal puts the checksum behind b and writes both in characters. It is a CRC
+// rather than a hash: one changed character is sure to be noticed.
+func seal(b []byte) string {
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return alphabet.EncodeToString(b)
+}
+
+// Decode reads what Encode wrote, and nothing else: a cursor has one token.
+func Decode(token string) (Cursor, error) {
+	b, err := open(token)
+	if err != nil {
+		return Cursor{}, err
+	}
+	c := Cursor{Topic: ident.TopicID(b[:len(ident.TopicID{})])}
+	s := scanner{b: b[len(c.Topic):]}
+	n := s.uvarint()
+	if n == 0 || n > MaxEntries || n > uint64(len(s.b)/minEntry) {
+		return Cursor{}, fmt.Errorf("%w: %d entries in %d bytes", ErrMalformed, n, len(s.b))
+	}
+	c.Entries = make([]Entry, n)
+	var d delta
+	for i := range c.Entries {
+		c.Entries[i] = d.next(&s, i == len(c.Entries)-1)
+	}
+	if s.bad || len(s.b) > 0 {
+		return Cursor{}, fmt.Errorf("%w: the entries are not what the length says", ErrMalformed)
+	}
+	if err := c.Check(); err != nil {
+		return Cursor{}, err
+	}
+	return c, nil
+}
+
+// open takes the characters, the version and the checksum off a token.
+func open(token string) ([]byte, error) {
+	if len(token) > MaxToken {
+		return nil, fmt.Errorf("%w: %d characters, at most %d", ErrMalformed, len(token), MaxToken)
+	}
+	// The decoder would pass over the ends of lines.
+	if strings.ContainsAny(token, "\r\n") {
+		return nil, fmt.Errorf("%w: it has more than one line", ErrMalformed)
+	}
+	b, err := alphabet.DecodeString(token)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if len(b) < fixedSize {
+		return nil, fmt.Errorf("%w: %d characters are too few", ErrMalformed, len(token))
+	}
+	if b[0] != version1 {
+		return nil, fmt.Errorf("%w: it begins with %#02x, this program knows %#02x", ErrMalformed, b[0], version1)
+	}
+	end := len(b) - sumSize
+	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+		return nil, fmt.Errorf("%w: the checksum does not match", ErrMalformed)
+	}
+	return b[1:end], nil
+}
+
+// delta codes entries relative to the one before. All differences are taken
+// modulo 2^64, so that each entry has exactly one code.
+type delta struct {
+	place Place
+	start uint64 // first position of the entry to come
+	width uint64 // positions of the entry before; 0 at first
+}
+
+// append writes e. The last entry ends with the keyspace and needs no width.
+//
+// Ranges are made by halving, so widths have their set bits at the top, and
+// neighbours often have the same: reversed and as difference they are short.
+func (d *delta) append(b []byte, e Entry, last bool) []byte {
+	if !last {
+		width := uint64(e.Band.Last-e.Band.First) + 1
+		b = binary.AppendUvarint(b, bits.Reverse64(width^d.width))
+		d.width = width
+	}
+	b = appendDifference(b, uint64(e.Place.Range), uint64(d.place.Range))
+	b = appendDifference(b, uint64(e.Place.Epoch), uint64(d.place.Epoch))
+	b = appendDifference(b, uint64(e.Place.Offset), uint64(d.place.Offset))
+	d.place = e.Place
+	return b
+}
+
+// next reads what append wrote. Check finds bands that do not tile.
+func (d *delta) next(s *scanner, last bool) Entry {
+	e := Entry{Band: keyspace.Band{First: ident.Position(d.start), Last: ^ident.Position(0)}}
+	if !last {
+		d.width ^= bits.Reverse64(s.uvarint())
+		d.start += d.width
+		e.Band.Last = ident.Position(d.start - 1)
+	}
+	e.Place = Place{
+		Range:  ident.RangeID(s.difference(uint64(d.place.Range))),
+		Epoch:  ident.Epoch(s.difference(uint64(d.place.Epoch))),
+		Offset: ident.Offset(s.difference(uint64(d.place.Offset))),
+	}
+	d.place = e.Place
+	return e
+}
