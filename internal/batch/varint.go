@@ -1,6 +1,9 @@
 package batch
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // uvarintLen is the number of bytes of x as a varint.
 func uvarintLen(x uint64) int { return (9*bits.Len64(x) + 64) / 64 }
@@ -31,23 +34,13 @@ func (s *scanner) uvarint() uint64 {
 }
 
 func (s *scanner) longUvarint() uint64 {
-	var x uint64
-	for i, c := range s.b {
-		x |= uint64(c&0x7f) << (7 * i)
-		if c >= 0x80 {
-			if i == 9 {
-				break
-			}
-			continue
-		}
-		if c == 0 && i > 0 || i == 9 && c > 1 {
-			break
-		}
-		s.b = s.b[i+1:]
-		return x
+	x, n := binary.Uvarint(s.b)
+	if n <= 0 || s.b[n-1] == 0 {
+		s.fail()
+		return 0
 	}
-	s.fail()
-	return 0
+	s.b = s.b[n:]
+	return x
 }
 
 // take takes n bytes, as a slice that is not nil.
