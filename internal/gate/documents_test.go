@@ -1,20 +1,13 @@
 package gate
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/quirelog/quire/status"
 )
-
-var update = flag.Bool("update", false, "write the tables of the documents anew")
 
 // maxMap is how long ARCHITECTURE.md may be, in lines: a map that must be
 // studied is no map.
@@ -132,46 +125,27 @@ func (t *tree) has(name string) bool {
 	return false
 }
 
-func TestErrorsPageIsTheStatusTable(t *testing.T) {
-	checkTable(t, "docs/errors.md", "codes", errorTable(status.Table()))
+// documentName is the name of a document in a comment.
+var documentName = regexp.MustCompile(`\b(?:docs/[\w./-]+\.md|[A-Z]{4,}\.md)\b`)
+
+func TestCommentsNameDocumentsThatExist(t *testing.T) {
+	report(t, documentNameProblems(repository(t)))
 }
 
-// errorTable writes the status table as the page of errors shows it.
-func errorTable(rows []status.Row) string {
-	var b strings.Builder
-	b.WriteString("| code | what happened | what to do | again? | outcome | exit |\n|---|---|---|---|---|---|\n")
-	for _, r := range rows {
-		again, outcome := "no", "no effect"
-		if r.Retryable {
-			again = "yes"
+// documentNameProblems finds comments that send the reader to a document that
+// is not there: beside the source, at the root or under docs.
+func documentNameProblems(t *tree) (problems []string) {
+	for _, s := range t.ofModule() {
+		if s.generated {
+			continue
 		}
-		if r.Outcome == status.Maybe {
-			outcome = "unknown"
+		for _, group := range s.file.Comments {
+			for _, name := range documentName.FindAllString(group.Text(), -1) {
+				if !t.has(name) && !t.has(path.Join(s.dir, name)) {
+					problems = append(problems, fmt.Sprintf("%s: names %s, which does not exist", t.at(group.Pos()), name))
+				}
+			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %d |\n", r.Code, r.What, r.Do, again, outcome, r.Exit)
 	}
-	return b.String()
-}
-
-// checkTable compares the part of a document between the marks of that name
-// with what the code says. With -update it writes the part.
-func checkTable(t *testing.T, document, name, want string) {
-	t.Helper()
-	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
-	text := string(repository(t).files[document])
-	head, rest, ok1 := strings.Cut(text, begin)
-	got, tail, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s: has no part %q", document, name)
-	}
-	if got == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s: the part %q is not what the code says; run `go test ./internal/gate -update`", document, name)
-	}
-	text = head + begin + want + end + tail
-	if err := os.WriteFile(filepath.Join(root(), filepath.FromSlash(document)), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return problems
 }

@@ -13,6 +13,7 @@ import (
 // source or environment, so that a whole cluster can be run from one seed.
 var pureCores = []string{
 	"record", "status", "internal/keyspace", "internal/batch", "internal/lineage", "internal/catalog",
+	"internal/catalog/catalogpb",
 }
 
 // impureImports are what a core does not import; a name that ends in / stands
@@ -78,6 +79,10 @@ func impure(imp string) bool {
 	})
 }
 
+// jitterers may draw from the global source: they spread the retries of many
+// processes, and nothing else depends on what they draw.
+var jitterers = []string{"client"}
+
 // randomnessProblems finds the random sources that no test can seed. The ones
 // of crypto/rand are for identities and stay.
 func randomnessProblems(t *tree) (problems []string) {
@@ -91,7 +96,8 @@ func randomnessProblems(t *tree) (problems []string) {
 				return true
 			}
 			pkg, name, ok := s.qualified(sel)
-			if ok && pkg == "math/rand/v2" && !strings.HasPrefix(name, "New") && !randTypes[name] {
+			if ok && pkg == "math/rand/v2" && !strings.HasPrefix(name, "New") && !randTypes[name] &&
+				(s.test || !slices.Contains(jitterers, s.dir)) {
 				problems = append(problems, fmt.Sprintf("%s: rand.%s draws from the global source", t.at(n.Pos()), name))
 			}
 			return true

@@ -22,6 +22,7 @@ var rules = map[string]func(*tree) []string{
 	"guarantees":   guaranteeProblems,
 	"dependencies": dependencyProblems,
 	"links":        linkProblems,
+	"names":        documentNameProblems,
 }
 
 // TestRulesSeeWhatBreaksThem gives each rule a tree that breaks it. An archive
