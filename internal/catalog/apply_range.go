@@ -177,6 +177,8 @@ func (r *Range) checkSeal(seal Seal) error {
 	switch {
 	case seal.End < r.Open.Base:
 		return malformed("end %d before base %d", seal.End, r.Open.Base)
+	case seal.End > counterBound:
+		return malformed("end %d", seal.End)
 	case seal.End == r.Open.Base && seal != EmptySeal(*r.Open):
 		return malformed("no records, but %+v", seal)
 	case seal.Users > uint64(seal.End-r.Open.Base):
