@@ -18,34 +18,28 @@ type Message interface {
 	UnmarshalVT([]byte) error
 }
 
-// CheckSize refuses a frame that would be over MaxFrame: message m, and
-// payload bytes behind it.
-func CheckSize(t Type, m Message, payload int) error {
-	if n := headerSize - lengthSize + m.SizeVT() + payload; n > MaxFrame {
-		return status.New(status.FrameTooLarge, "%v of %d bytes is over the limit of %d", t, n, MaxFrame)
-	}
-	return nil
-}
-
-// AppendHead appends to dst a frame's header and message. The caller writes
-// payload bytes behind it, so many of them, and has made sure that the frame
-// is not over MaxFrame.
-func AppendHead(dst []byte, t Type, id uint64, m Message, payload int) []byte {
+// AppendFrame appends to dst a frame's header and message m. The caller writes
+// payload bytes behind it, so many of them. It fails, with dst as it was, if
+// the frame would be over MaxFrame.
+func AppendFrame(dst []byte, t Type, id uint64, m Message, payload int) ([]byte, error) {
 	size := m.SizeVT()
+	length := headerSize - lengthSize + size + payload
+	if length > MaxFrame {
+		return dst, status.New(status.FrameTooLarge, "%v of %d bytes is over the limit of %d", t, length, MaxFrame)
+	}
 	start := len(dst)
-	dst = slices.Grow(dst, headerSize+size)[:start+headerSize+size]
-	h := dst[start:]
+	out := slices.Grow(dst, headerSize+size)[:start+headerSize+size]
+	h := out[start:]
 	le := binary.LittleEndian
-	le.PutUint32(h[0:], uint32(headerSize-lengthSize+size+payload))
+	le.PutUint32(h[0:], uint32(length))
 	le.PutUint16(h[4:], uint16(t))
 	le.PutUint16(h[6:], 0)
 	le.PutUint64(h[8:], id)
 	le.PutUint32(h[16:], uint32(size))
 	if _, err := m.MarshalToSizedBufferVT(h[headerSize:]); err != nil {
-		// Generated code has no message of ours that it cannot encode.
-		panic("wire: encode " + t.String() + ": " + err.Error())
+		return dst, status.New(status.Internal, "encode %v: %w", t, err)
 	}
-	return dst
+	return out, nil
 }
 
 // Encode gives a frame as the buffers to write, one after the other: its
@@ -56,10 +50,11 @@ func Encode(t Type, id uint64, m Message, payload ...[]byte) (net.Buffers, error
 	for _, p := range payload {
 		n += len(p)
 	}
-	if err := CheckSize(t, m, n); err != nil {
+	head, err := AppendFrame(nil, t, id, m, n)
+	if err != nil {
 		return nil, err
 	}
-	return append(net.Buffers{AppendHead(nil, t, id, m, n)}, payload...), nil
+	return append(net.Buffers{head}, payload...), nil
 }
 
 // Unmarshal decodes the frame's message into m, which must be of the frame's

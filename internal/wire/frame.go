@@ -10,8 +10,8 @@ import (
 const (
 	// MaxFrame is the limit once the handshake is done.
 	MaxFrame = 16 << 20
-	// MaxHandshake is the limit before.
-	MaxHandshake = 64 << 10
+	// MaxHandshakeFrame is the limit before.
+	MaxHandshakeFrame = 64 << 10
 )
 
 // MaxInFlight is how many requests a connection may have in flight.

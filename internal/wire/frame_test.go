@@ -233,12 +233,14 @@ func BenchmarkReadLargeFrames(b *testing.B) {
 	}
 }
 
-func BenchmarkAppendHead(b *testing.B) {
+func BenchmarkAppendFrame(b *testing.B) {
 	m := &quirev1.ProduceResponse{AppendTimeUs: 1_480_000_000_000_000}
 	buf := make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {
-		AppendHead(buf[:0], TypeProduceResponse, 77, m, 0)
+		if _, err := AppendFrame(buf[:0], TypeProduceResponse, 77, m, 0); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestPrefaceAndFirstFrameMayArriveTogether(t *testing.T) {
 	hello := frame(t, TypeHelloRequest, 0, &quirev1.HelloRequest{MaxVersion: 1})
-	r := NewReader(strings.NewReader(Preface+string(hello)), MaxHandshake)
+	r := NewReader(strings.NewReader(Preface+string(hello)), MaxHandshakeFrame)
 	if err := r.ReadPreface(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestPrefaceOfAnotherProtocolIsRecognised(t *testing.T) {
 		"a later framing": {"QUIRE\x00\x00\x02", status.VersionMismatch, nil, "version 2"},
 		"one wrong byte":  {"QUIRE\x00\x01\x01", status.ProtocolViolation, nil, "preface"},
 	} {
-		err := NewReader(strings.NewReader(tc.sent), MaxHandshake).ReadPreface()
+		err := NewReader(strings.NewReader(tc.sent), MaxHandshakeFrame).ReadPreface()
 		if status.CodeOf(err) != tc.code || tc.cause != nil && !errors.Is(err, tc.cause) ||
 			err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", name, err)
@@ -50,7 +50,7 @@ func TestPrefaceThatIsCutIsTheEndOfTheStream(t *testing.T) {
 		if n == 0 {
 			want = io.EOF
 		}
-		if err := NewReader(strings.NewReader(Preface[:n]), MaxHandshake).ReadPreface(); err != want {
+		if err := NewReader(strings.NewReader(Preface[:n]), MaxHandshakeFrame).ReadPreface(); err != want {
 			t.Errorf("%d bytes: %v, want %v", n, err, want)
 		}
 	}
