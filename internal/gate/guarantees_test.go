@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -25,13 +26,19 @@ type proof struct {
 	// pkg is the package's directory, "." for the root; test its function; sub
 	// the subtest, if one is meant.
 	pkg, test, sub string
-	mutant         string
-	line           int
+	// unit says that the test does not come through a public door.
+	unit   bool
+	mutant string
+	line   int
 }
+
+// doors are the packages whose tests see the broker as its users do. A test
+// elsewhere is marked as a unit test on the page.
+var doors = []string{".", "client", "internal/cli", "internal/daemon", "internal/demo", "internal/front/http", "internal/front/native"}
 
 var (
 	promiseHeading = regexp.MustCompile(`^### ([A-Z]+[0-9]+)\b`)
-	proofLine      = regexp.MustCompile("^- `([^`]+)`(?:, mutant `([^`]+)`)?$")
+	proofLine      = regexp.MustCompile("^- `([^`]+)`( \\(unit\\))?(?:, mutant `([^`]+)`)?$")
 	proofName      = regexp.MustCompile(`^([a-z0-9/_.]+)\.((?:Test|Fuzz|Example)\w*)(?:/([\w.-]+))?$`)
 )
 
@@ -75,7 +82,7 @@ func parseGuarantees(page string) (promises []promise, problems []string) {
 func parseProof(line string, n int) (proof, error) {
 	m := proofLine.FindStringSubmatch(line)
 	if m == nil {
-		return proof{}, fmt.Errorf("%s:%d: not of the form - `package.Test`, mutant `name`", guaranteesPage, n)
+		return proof{}, fmt.Errorf("%s:%d: not of the form - `package.Test` (unit), mutant `name`", guaranteesPage, n)
 	}
 	name := proofName.FindStringSubmatch(m[1])
 	if name == nil {
@@ -85,7 +92,7 @@ func parseProof(line string, n int) (proof, error) {
 	if pkg == "quire" {
 		pkg = "."
 	}
-	return proof{pkg: pkg, test: name[2], sub: name[3], mutant: m[2], line: n}, nil
+	return proof{pkg: pkg, test: name[2], sub: name[3], unit: m[2] != "", mutant: m[3], line: n}, nil
 }
 
 func guaranteeProblems(t *tree) []string {
@@ -102,6 +109,9 @@ func guaranteeProblems(t *tree) []string {
 		for _, pr := range p.proofs {
 			if why := t.proves(pr); why != "" {
 				bad(pr.line, "%s: %s", p.id, why)
+			}
+			if pr.unit == slices.Contains(doors, pr.pkg) {
+				bad(pr.line, "%s: a test outside %s is marked (unit), and no other", p.id, strings.Join(doors, ", "))
 			}
 			if pr.mutant == "" {
 				continue

@@ -22,7 +22,7 @@ func mutantPath(name string) string { return mutantsDir + "/" + name + ".patch" 
 
 // sampleMutant is the one that the plain test command tries, so that the way in
 // which mutants are tried is itself tried there. It lies in a small package.
-const sampleMutant = "order-first-record-last"
+const sampleMutant = "cursor-checksum-unread"
 
 // TestMutantsStillApply keeps the mutants fit for use: each is a change of the
 // sources as they are now, and the changed sources parse.
