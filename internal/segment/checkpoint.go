@@ -1,0 +1,233 @@
+package segment
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// checkpointRequest asks that the segment files hold what the journal
+// generations through the given one protect. seq is the number of the first
+// round behind them.
+type checkpointRequest struct {
+	through uint64
+	seq     uint64
+}
+
+// checkpoints runs checkpoints in the background, paced so that their syncs
+// leave the disk to the rounds.
+type checkpoints struct {
+	s      *Store
+	files  *journalFiles
+	mu     sync.Mutex
+	want   checkpointRequest
+	wake   chan struct{}
+	stop   chan struct{}
+	ended  chan struct{}
+	failed chan struct{}
+	err    error
+}
+
+func newCheckpoints(s *Store, files *journalFiles) *checkpoints {
+	return &checkpoints{
+		s: s, files: files, wake: make(chan struct{}, 1),
+		stop: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
+	}
+}
+
+func (c *checkpoints) request(r checkpointRequest) {
+	c.mu.Lock()
+	c.want = r
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *checkpoints) run() {
+	defer close(c.ended)
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-c.wake:
+		}
+		c.mu.Lock()
+		r := c.want
+		c.mu.Unlock()
+		if err := c.checkpoint(r); err != nil {
+			c.err = err
+			close(c.failed)
+			c.s.fail(err)
+			return
+		}
+	}
+}
+
+func (c *checkpoints) checkpoint(r checkpointRequest) error {
+	for _, g := range c.s.dirtySegments(r.through) {
+		began := time.Now()
+		if err := c.s.checkpointSegment(g, SyncCheckpoint); err != nil {
+			return err
+		}
+		if !c.pace(time.Since(began)) {
+			return nil
+		}
+	}
+	if err := c.s.writeManifest(r); err != nil {
+		return err
+	}
+	c.files.releaseThrough(r.through)
+	return nil
+}
+
+// checkpointAll is the last checkpoint, when nothing is written any more.
+func (c *checkpoints) checkpointAll(r checkpointRequest) error {
+	for _, g := range c.s.dirtySegments(r.through) {
+		if err := c.s.checkpointSegment(g, SyncCheckpoint); err != nil {
+			return err
+		}
+	}
+	return c.s.writeManifest(r)
+}
+
+// pace rests as long as the last sync took, unless the writer waits for a
+// journal file. It says false when the store closes.
+func (c *checkpoints) pace(took time.Duration) bool {
+	if c.files.scarce() {
+		return true
+	}
+	t := time.NewTimer(min(took, 20*time.Millisecond))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.stop:
+		return false
+	}
+}
+
+// dirtySegments lists the segments whose files lack data of the journal
+// generations through g, in a fixed order.
+func (s *Store) dirtySegments(through uint64) []*Segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var dirty []*Segment
+	for _, g := range s.segments {
+		if d := g.dirtyFrom.Load(); d != 0 && d <= through {
+			dirty = append(dirty, g)
+		}
+	}
+	slices.SortFunc(dirty, func(a, b *Segment) int { return cmp.Compare(a.instance, b.instance) })
+	return dirty
+}
+
+// checkpointSegment syncs the file of g and notes what it then holds.
+func (s *Store) checkpointSegment(g *Segment, kind SyncKind) error {
+	g.mu.Lock()
+	snap, cuts, deleted := g.durable, g.cuts, g.deleted
+	from := g.dirtyFrom.Swap(0)
+	g.mu.Unlock()
+	if deleted {
+		return nil
+	}
+	f, err := s.handles.get(g)
+	if err != nil {
+		g.markDirty(from)
+		return err
+	}
+	defer s.handles.put(g)
+	if err := s.syncSegment(f, kind); err != nil {
+		return fmt.Errorf("segment %v: %w", g.meta.ID, err)
+	}
+	g.mu.Lock()
+	if g.cuts == cuts && snap.length > g.checkpointed.tip.length {
+		g.checkpointed.tip = snap
+	}
+	g.mu.Unlock()
+	g.saveIndex()
+	return nil
+}
+
+func (s *Store) syncSegment(f vfs.File, kind SyncKind) error {
+	began := time.Now()
+	if err := f.SyncData(); err != nil {
+		return asSyncError(err)
+	}
+	s.cfg.Observer.Synced(kind, time.Since(began))
+	return nil
+}
+
+// writeManifest checkpoints which segments there are. A journal file that was
+// made is in it before it is used, so that its loss is noticed.
+func (s *Store) writeManifest(r checkpointRequest) error {
+	s.manifestMu.Lock()
+	defer s.manifestMu.Unlock()
+	s.lastCheckpoint = r
+	if err := syncDir(s.fs, s.path(segmentDir)); err != nil {
+		return fmt.Errorf("%s: %w", segmentDir, err)
+	}
+	m := manifest{generation: r.through + 1, seq: r.seq, journal: s.files.names()}
+	s.mu.Lock()
+	m.nextInstance = s.nextInstance
+	for _, g := range s.segments {
+		g.mu.Lock()
+		m.segments = append(m.segments, manifestSegment{
+			instance: g.instance, meta: g.meta, tip: g.checkpointed.tip, sealed: g.checkpointed.sealed, lost: g.lost,
+		})
+		g.mu.Unlock()
+	}
+	s.mu.Unlock()
+	slices.SortFunc(m.segments, func(a, b manifestSegment) int { return cmp.Compare(a.instance, b.instance) })
+	return s.storeManifest(&m)
+}
+
+// storeManifest writes the manifest, at the cost of the ballast if need be.
+func (s *Store) storeManifest(m *manifest) error {
+	b := m.encode(s.id)
+	err := writeFile(s.fs, s.dir, manifestFile, b)
+	if isNoSpace(err) && s.ballast.release() {
+		err = writeFile(s.fs, s.dir, manifestFile, b)
+	}
+	return err
+}
+
+// makeSpare makes the next journal file ahead of its use.
+func (s *Store) makeSpare() {
+	if !s.files.wantsSpare() {
+		return
+	}
+	s.background.Go(func() {
+		defer s.files.spareMade()
+		jf, err := s.files.makeFile()
+		if err == nil {
+			s.manifestMu.Lock()
+			last := s.lastCheckpoint
+			s.manifestMu.Unlock()
+			err = s.writeManifest(last)
+		}
+		switch {
+		case err == nil:
+			s.files.release(jf)
+		case isSyncError(err):
+			s.fail(err)
+		case errors.Is(err, os.ErrClosed):
+		default:
+			s.cfg.Log.Warn("no spare journal file", "err", err)
+		}
+	})
+}
+
+// scarce says whether the writer may soon wait for a file.
+func (j *journalFiles) scarce() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.free) == 0
+}

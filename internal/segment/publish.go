@@ -1,0 +1,42 @@
+package segment
+
+// publish makes the part's batches readable.
+func (g *Segment) publish(p *part) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.durable
+	for _, o := range p.ops {
+		if o.kind == opAppend {
+			g.index.note(&at, o.tip.tail.LastTime)
+			g.store.tail.add(g, cached{base: at.tail.Base, end: o.tip.tail.Base, batch: o.batch})
+			at = o.tip
+		}
+	}
+	g.durable = p.end
+	if p.direct {
+		g.checkpointed = checkpointed{tip: p.end, sealed: p.seal}
+		g.dirtyFrom.Store(0)
+	}
+	if p.seal {
+		g.sealed, g.sealing = true, true
+	}
+}
+
+// applyCut sets the tips of a segment whose tail was cut.
+func (g *Segment) applyCut(o *op) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cutting = false
+	if o.err != nil {
+		return
+	}
+	g.term++
+	g.cuts++
+	g.submitted, g.durable = o.tip, o.tip
+	if g.checkpointed.tip.length > o.tip.length {
+		g.checkpointed.tip = o.tip
+	}
+	g.index.cut(o.tip.tail.Base)
+	g.store.tail.drop(g)
+	g.ends = recentEnds{}
+}

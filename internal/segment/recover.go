@@ -1,0 +1,527 @@
+package segment
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quirelog/quire/internal/batch"
+)
+
+// Recovery says what Open found and did.
+type Recovery struct {
+	// Segments counts the segments, Rounds the journal rounds that were
+	// replayed.
+	Segments int
+	Rounds   int
+	// Replayed counts the bytes written again from the journal, Kept those
+	// that stood in segment files above their marks and were made durable.
+	Replayed int64
+	Kept     int64
+	// Torn counts the bytes above the durable mark that were no whole batch
+	// and were dropped: what a crash tore. Damage to the last round before a
+	// crash looks the same, and is counted here too.
+	Torn int64
+	Took time.Duration
+}
+
+// recoverer replays the journal onto the manifest's segments.
+type recoverer struct {
+	s        *Store
+	manifest manifest
+	rounds   []roundRef
+	segs     map[uint64]*recovering
+	dead     []*recovering
+	report   Recovery
+}
+
+// recovering is a segment on its way.
+type recovering struct {
+	manifestSegment
+	path string
+	// cuts are the cuts that the journal holds, in order of its entries.
+	cuts []cutAt
+	// fresh: the journal created it, so its file may not be there yet.
+	fresh   bool
+	touched bool
+	f       vfs.File
+}
+
+type cutAt struct {
+	entry  int
+	length int64
+}
+
+// run recovers, registers the segments and gives the manifest that was
+// written in the end.
+func (r *recoverer) run(names []string) (manifest, error) {
+	began := time.Now()
+	var err error
+	if r.manifest, err = readManifest(r.s.fs, r.s.dir, r.s.id); err != nil {
+		return manifest{}, err
+	}
+	for _, name := range r.manifest.journal {
+		if !slices.Contains(names, name) {
+			return manifest{}, corrupt(name, 0, "it is missing")
+		}
+	}
+	r.segs = map[uint64]*recovering{}
+	for _, m := range r.manifest.segments {
+		r.segs[m.instance] = &recovering{manifestSegment: m, path: segmentPath(m.meta.ID, m.instance)}
+	}
+	if err := r.findRounds(names); err != nil {
+		return manifest{}, err
+	}
+	defer r.close()
+	for _, pass := range []func(*entry, int) error{r.collectCuts, r.apply} {
+		if err := r.entries(pass); err != nil {
+			return manifest{}, err
+		}
+	}
+	if err := r.finish(); err != nil {
+		return manifest{}, err
+	}
+	if err := r.s.files.open(names); err != nil {
+		return manifest{}, err
+	}
+	next, err := r.checkpoint()
+	if err != nil {
+		return manifest{}, err
+	}
+	r.register()
+	r.report.Segments, r.report.Rounds, r.report.Took = len(r.segs), len(r.rounds), time.Since(began)
+	r.s.recovery = r.report
+	if r.report.Torn > 0 {
+		r.s.cfg.Log.Warn("dropped a torn tail", "bytes", r.report.Torn)
+	}
+	return next, nil
+}
+
+// findRounds reads the journal and checks that nothing is missing below the
+// durable mark: a whole round proves all before it.
+func (r *recoverer) findRounds(names []string) error {
+	for _, name := range names {
+		j, err := openJournal(r.s.fs, r.s.dir, name, r.s.id)
+		if err != nil {
+			return err
+		}
+		refs, err := j.scan(r.manifest.generation)
+		j.close()
+		if err != nil {
+			return err
+		}
+		r.rounds = append(r.rounds, refs...)
+	}
+	slices.SortFunc(r.rounds, func(a, b roundRef) int { return cmp.Compare(a.seq, b.seq) })
+	want := r.manifest.seq
+	for i, ref := range r.rounds {
+		if ref.seq != want {
+			file, at := ref.file, int64(0)
+			if i > 0 && r.rounds[i-1].generation == ref.generation {
+				at = r.rounds[i-1].at + r.rounds[i-1].size
+			}
+			return corrupt(file, at, "round %d is missing, and round %d proves that it was durable", want, ref.seq)
+		}
+		want++
+	}
+	return nil
+}
+
+// entries calls fn for each entry of the rounds, in order.
+func (r *recoverer) entries(fn func(*entry, int) error) error {
+	var j *journalReader
+	defer func() {
+		if j != nil {
+			j.close()
+		}
+	}()
+	n := 0
+	for _, ref := range r.rounds {
+		if j == nil || j.name != ref.file {
+			if j != nil {
+				j.close()
+			}
+			var err error
+			if j, err = openJournal(r.s.fs, r.s.dir, ref.file, r.s.id); err != nil {
+				return err
+			}
+		}
+		rd, ok, err := j.round(ref.at)
+		if err != nil || !ok {
+			return errors.Join(corrupt(ref.file, ref.at, "a round changed while it was read"), err)
+		}
+		for i := range rd.entries {
+			if err := fn(&rd.entries[i], n); err != nil {
+				return err
+			}
+			n++
+		}
+	}
+	return nil
+}
+
+func (r *recoverer) collectCuts(e *entry, n int) error {
+	if e.kind == entryCreate && r.segs[e.instance] == nil {
+		r.segs[e.instance] = &recovering{
+			manifestSegment: manifestSegment{instance: e.instance, meta: e.meta, tip: e.meta.startTip()},
+			path:            segmentPath(e.meta.ID, e.instance), fresh: true,
+		}
+		r.manifest.nextInstance = max(r.manifest.nextInstance, e.instance+1)
+	}
+	if g := r.segs[e.instance]; g != nil && e.kind == entryCut {
+		g.cuts = append(g.cuts, cutAt{n, e.tip.length})
+	}
+	return nil
+}
+
+func (r *recoverer) apply(e *entry, n int) error {
+	g := r.segs[e.instance]
+	if g == nil {
+		return nil // of a segment that is dead
+	}
+	switch e.kind {
+	case entryData:
+		return r.data(g, e, n)
+	case entryMark:
+		if e.tip.length > g.tip.length {
+			g.tip = e.tip
+		}
+	case entryCut:
+		g.tip = e.tip
+		g.touched = true
+	case entrySeal:
+		g.tip, g.sealed, g.touched = e.tip, true, true
+	case entryDelete:
+		delete(r.segs, e.instance)
+		r.dead = append(r.dead, g)
+	}
+	return nil
+}
+
+// data writes a data entry to its segment's file again, up to where a later
+// cut ends it, and moves the tip.
+func (r *recoverer) data(g *recovering, e *entry, n int) error {
+	b := e.data
+	for _, c := range g.cuts {
+		if c.entry > n {
+			b = b[:min(int64(len(b)), max(0, c.length-e.pos))]
+		}
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if err := r.write(g, b, e.pos); err != nil {
+		return err
+	}
+	r.report.Replayed += int64(len(b))
+	if e.pos+int64(len(b)) <= g.tip.length {
+		return nil
+	}
+	at := tip{length: e.pos, first: g.tip.first}
+	for len(b) > 0 {
+		h, err := batch.ParseHeader(b)
+		if err != nil || int(h.Size) > len(b) {
+			return corrupt(g.path, at.length, "the journal holds no batch for it: %v", err)
+		}
+		if at.tail.Base == 0 {
+			at.tail.UserBefore = h.UserBefore
+		}
+		at.advance(&h, b[:h.Size])
+		b = b[h.Size:]
+	}
+	if e.pos != headerSize {
+		at.first = g.tip.first // finishSegment finds it if it is not known
+	}
+	g.tip = at
+	return nil
+}
+
+// file opens a segment's file for writing.
+func (r *recoverer) file(g *recovering) (vfs.File, error) {
+	if g.f == nil {
+		f, err := r.s.fs.OpenReadWrite(r.s.path(g.path), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", g.path, err)
+		}
+		g.f = f
+	}
+	return g.f, nil
+}
+
+// write writes bytes that the page cache alone may hold, so that the sync at
+// the end makes them durable; a full disk gets the ballast first.
+func (r *recoverer) write(g *recovering, b []byte, at int64) error {
+	f, err := r.file(g)
+	if err != nil {
+		return err
+	}
+	g.touched = true
+	_, err = f.WriteAt(b, at)
+	if isNoSpace(err) && r.s.ballast.release() {
+		_, err = f.WriteAt(b, at)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", g.path, err)
+	}
+	return nil
+}
+
+// finish checks each segment's file against its tip, keeps what stands whole
+// above it, and makes everything durable, several files at a time.
+func (r *recoverer) finish() error {
+	for _, g := range r.dead {
+		for _, path := range []string{r.s.path(g.path), r.s.path(g.path + ".idx")} {
+			if err := r.s.fs.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("remove %s: %w", g.path, err)
+			}
+		}
+	}
+	order := make([]*recovering, 0, len(r.segs))
+	for _, g := range r.segs {
+		order = append(order, g)
+	}
+	slices.SortFunc(order, func(a, b *recovering) int { return cmp.Compare(a.instance, b.instance) })
+	const workers = 8
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		first error
+		next  int
+	)
+	for range min(workers, len(order)) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				if first != nil || next == len(order) {
+					mu.Unlock()
+					return
+				}
+				g := order[next]
+				next++
+				mu.Unlock()
+				kept, torn, err := r.finishSegment(g)
+				mu.Lock()
+				r.report.Kept += kept
+				r.report.Torn += torn
+				if err != nil && first == nil {
+					first = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// finishSegment checks one segment and makes it durable. It says how many
+// bytes above the mark it kept and how many it dropped.
+func (r *recoverer) finishSegment(g *recovering) (kept, torn int64, err error) {
+	info, err := r.s.fs.Stat(r.s.path(g.path))
+	size := int64(0)
+	switch {
+	case err == nil:
+		size = info.Size()
+	case !errors.Is(err, os.ErrNotExist):
+		return 0, 0, fmt.Errorf("stat %s: %w", g.path, err)
+	case g.tip.length > headerSize && !g.touched:
+		return 0, 0, corrupt(g.path, 0, "it is missing")
+	}
+	if size == 0 && g.tip.length == headerSize && !g.sealed {
+		return 0, 0, nil // created, never written
+	}
+	if size < g.tip.length {
+		return 0, 0, corrupt(g.path, size, "it ends before byte %d, through which it was durable", g.tip.length)
+	}
+	f, err := r.file(g)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		g.f = nil
+	}()
+	if err := r.header(g); err != nil {
+		return 0, 0, err
+	}
+	if g.sealed {
+		err = r.footer(g)
+	} else {
+		kept, torn, err = r.keepAbove(g, size)
+	}
+	if err == nil && g.touched {
+		err = asSyncError(f.SyncData())
+	}
+	if err == nil && g.tip.first == 0 && g.tip.length > headerSize {
+		h, herr := headerAt(f, headerSize)
+		if herr != nil {
+			return kept, torn, corrupt(g.path, headerSize, "%v", herr)
+		}
+		g.tip.first = h.AppendTime
+	}
+	return kept, torn, err
+}
+
+// header checks the file's header, or writes it again where the journal
+// vouches for the segment.
+func (r *recoverer) header(g *recovering) error {
+	want := encodeHeader(r.s.id, g.instance, &g.meta)
+	got := make([]byte, headerSize)
+	if n, _ := g.f.ReadAt(got, 0); n == headerSize && string(got) == string(want) {
+		return nil
+	}
+	if g.fresh {
+		return r.write(g, want, 0)
+	}
+	if err := checkVersion(g.path, got, headerMagic, fileVersion); err != nil {
+		return err
+	}
+	return corrupt(g.path, 0, "its header is not the one it was made with")
+}
+
+// footer checks a sealed segment's footer, or writes it again where the
+// journal holds the seal.
+func (r *recoverer) footer(g *recovering) error {
+	want := encodeFooter(r.s.id, g.instance, g.meta.ID, &g.tip, g.lost)
+	if g.touched {
+		return r.write(g, want, g.tip.length)
+	}
+	got := make([]byte, footerSize)
+	if n, _ := g.f.ReadAt(got, g.tip.length); n < footerSize || string(got) != string(want) {
+		return corrupt(g.path, g.tip.length, "its footer is not the one it was sealed with")
+	}
+	return nil
+}
+
+// keepAbove walks what stands above the tip: batches that continue it are
+// kept and written again, since the page cache alone may have them; the rest
+// is a torn tail and is wiped.
+func (r *recoverer) keepAbove(g *recovering, size int64) (kept, torn int64, err error) {
+	const window = batch.MaxSize + 1<<20
+	for g.tip.length < size {
+		buf, err := readFull(g.f, g.path, g.tip.length, min(window, size-g.tip.length))
+		if err != nil {
+			return kept, torn, err
+		}
+		used := 0
+		for used < len(buf) {
+			h, err := batch.ParseHeader(buf[used:])
+			if err != nil || int(h.Size) > len(buf)-used || !g.tip.continues(&g.meta, &h) {
+				break
+			}
+			b := buf[used : used+int(h.Size)]
+			if _, err := batch.Check(b); err != nil {
+				break
+			}
+			g.tip.advance(&h, b)
+			used += len(b)
+		}
+		if used == 0 {
+			break
+		}
+		if err := r.write(g, buf[:used], g.tip.length-int64(used)); err != nil {
+			return kept, torn, err
+		}
+		kept += int64(used)
+	}
+	if g.tip.length < size {
+		n, err := zeroFrom(g.f, g.tip.length, size)
+		if n > 0 {
+			g.touched = true
+			torn = n
+		}
+		if err != nil {
+			return kept, torn, fmt.Errorf("wipe the torn tail of %s: %w", g.path, err)
+		}
+	}
+	return kept, torn, nil
+}
+
+// checkpoint makes what was recovered the new manifest, so that the journal
+// begins empty.
+func (r *recoverer) checkpoint() (manifest, error) {
+	next := manifest{
+		generation: r.manifest.generation, seq: r.manifest.seq, nextInstance: r.manifest.nextInstance,
+		journal: r.s.files.names(),
+	}
+	for _, ref := range r.rounds {
+		next.generation = max(next.generation, ref.generation)
+		next.seq = ref.seq + 1
+	}
+	next.generation++
+	for _, g := range r.segs {
+		next.segments = append(next.segments, g.manifestSegment)
+	}
+	slices.SortFunc(next.segments, func(a, b manifestSegment) int { return cmp.Compare(a.instance, b.instance) })
+	if err := syncDir(r.s.fs, r.s.path(segmentDir)); err != nil {
+		return manifest{}, err
+	}
+	if err := r.s.storeManifest(&next); err != nil {
+		return manifest{}, err
+	}
+	return next, r.s.files.removeObsolete()
+}
+
+func (r *recoverer) register() {
+	for _, g := range r.segs {
+		seg := r.s.newSegment(g.instance, g.meta, g.tip, g.sealed, g.lost)
+		seg.syncedDir = true
+		seg.index.whole = g.tip.length == headerSize
+		r.s.segments[g.meta.ID] = seg
+	}
+	r.s.nextInstance = r.manifest.nextInstance
+}
+
+func (r *recoverer) close() {
+	for _, g := range r.segs {
+		if g.f != nil {
+			_ = g.f.Close()
+			g.f = nil
+		}
+	}
+}
+
+// zeroFrom overwrites the bytes [at, end) of a file with zeros, no further
+// than it reaches, and counts those that were not zero before.
+func zeroFrom(f vfs.File, at, end int64) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end = min(end, info.Size())
+	changed := int64(0)
+	buf := make([]byte, 64<<10)
+	for at < end {
+		b := buf[:min(int64(len(buf)), end-at)]
+		if n, err := f.ReadAt(b, at); n < len(b) {
+			return changed, err
+		}
+		last := lastNonZero(b)
+		if last >= 0 {
+			changed += int64(last + 1)
+			clear(b)
+			if _, err := f.WriteAt(b, at); err != nil {
+				return changed, err
+			}
+		}
+		at += int64(len(b))
+	}
+	return changed, nil
+}
+
+func lastNonZero(b []byte) int {
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] != 0 {
+			return i
+		}
+	}
+	return -1
+}

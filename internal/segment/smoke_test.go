@@ -1,0 +1,106 @@
+package segment
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/quirelog/quire/internal/batch"
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/record"
+)
+
+// stamped makes a batch that continues the segment's tail.
+func stamped(t testing.TB, g *Segment, records int, size int) []byte {
+	t.Helper()
+	b := batch.NewBuilder(batch.Options{})
+	for i := range records {
+		r := record.Record{Key: []byte("k"), Value: bytes.Repeat([]byte{byte(i)}, size)}
+		if err := b.AddRecord(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := b.Finish()
+	tail := g.Tail()
+	batch.Stamp{Epoch: g.meta.Epoch, Base: tail.Base, UserBefore: tail.UserBefore, Chain: tail.Chain, AppendTime: tail.LastTime + 1}.Apply(out)
+	return out
+}
+
+func TestSmoke(t *testing.T) {
+	fs := vfs.NewMem()
+	cfg := Config{JournalFileBytes: 256 << 10}
+	s, err := Open(fs, "d", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := s.Create(Meta{ID: 1, Range: 1, Epoch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	for i := range 400 {
+		n := 1
+		if i%7 == 0 {
+			n = 400
+		}
+		b := stamped(t, g, n, 256)
+		want = append(want, b...)
+		ch := make(chan error, 1)
+		if err := g.Append(b, func(err error) { ch <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ch; err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(g *Segment) {
+		t.Helper()
+		var got []byte
+		at := ident.Offset(0)
+		for {
+			bs, err := g.Read(at, 100<<10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(bs) == 0 {
+				break
+			}
+			for _, b := range bs {
+				got = append(got, b...)
+				h, _ := batch.ParseHeader(b)
+				at = h.End()
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("read %d bytes, want %d", len(got), len(want))
+		}
+	}
+	check(g)
+	for round := range 3 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Open(fs, "d", cfg); err != nil {
+			t.Fatal(err)
+		}
+		g, _ = s.Segment(1)
+		check(g)
+		if round == 0 {
+			if _, err := g.Seal(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o, err := g.SeekTime(200); err != nil || o == 0 {
+			t.Fatal(o, err)
+		}
+		fmt.Println(s.Recovery())
+	}
+	if err := s.Delete(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
