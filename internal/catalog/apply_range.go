@@ -125,17 +125,23 @@ func (c Trim) apply(s *State) (Result, error) {
 }
 
 func (c ConfirmRetired) apply(s *State) (Result, error) {
-	if len(c.Segments) > MaxConfirm {
-		return Result{}, fmt.Errorf("%w: %d segments confirmed at once, at most %d", ErrMalformed, len(c.Segments), MaxConfirm)
+	if len(c.Retired) > MaxConfirm {
+		return Result{}, fmt.Errorf("%w: %d segments confirmed at once, at most %d", ErrMalformed, len(c.Retired), MaxConfirm)
 	}
-	for _, id := range c.Segments {
-		if r, ok := s.retired[id]; ok && r.Store != c.Store {
-			return Result{}, fmt.Errorf("%w: retired %v is on store %v, not on %v", ErrConflict, id, r.Store, c.Store)
+	for _, r := range c.Retired {
+		if known, ok := s.retired[r.Segment]; ok && known != r {
+			return Result{}, fmt.Errorf("%w: retired %v is of topic %v on store %v, not of %v on %v",
+				ErrConflict, r.Segment, known.Topic, known.Store, r.Topic, r.Store)
+		}
+		// Passed over now, it would be forgotten by the same command once it
+		// is retired, and its file would stay for ever.
+		if t, ok := s.byID[r.Topic]; r.Segment >= s.nextSegment || ok && t.has(r.Segment) {
+			return Result{}, fmt.Errorf("%w: %v of topic %v is not retired", ErrConflict, r.Segment, r.Topic)
 		}
 	}
 	before := len(s.retired)
-	for _, id := range c.Segments {
-		delete(s.retired, id)
+	for _, r := range c.Retired {
+		delete(s.retired, r.Segment)
 	}
 	return Result{Repeated: len(s.retired) == before}, nil
 }

@@ -35,5 +35,5 @@ const (
 	// at its limit still survives restarts.
 	grantReserve = 8_192
 	// MaxConfirm bounds the segments that one ConfirmRetired names.
-	MaxConfirm = 4_096
+	MaxConfirm = 1_000
 )

@@ -111,9 +111,9 @@ func commandToPB(c Command) (*pb.Command, error) {
 			Topic: idBytes(c.Topic), TopicVersion: c.TopicVersion, Range: uint64(c.Range), Through: uint64(c.Through),
 		}}
 	case ConfirmRetired:
-		confirm := &pb.ConfirmRetired{Store: idBytes(c.Store)}
-		for _, id := range c.Segments {
-			confirm.Segments = append(confirm.Segments, uint64(id))
+		confirm := &pb.ConfirmRetired{}
+		for _, r := range c.Retired {
+			confirm.Retired = append(confirm.Retired, retiredToPB(r))
 		}
 		m.Command = &pb.Command_ConfirmRetired{ConfirmRetired: confirm}
 	default:
@@ -159,9 +159,9 @@ func commandFromPB(m *pb.Command) (Command, error) {
 			Through: ident.SegmentID(m2.Through),
 		}
 	case *pb.Command_ConfirmRetired:
-		confirm := ConfirmRetired{Store: d.id(m.ConfirmRetired.Store)}
-		for _, id := range m.ConfirmRetired.Segments {
-			confirm.Segments = append(confirm.Segments, ident.SegmentID(id))
+		var confirm ConfirmRetired
+		for _, r := range m.ConfirmRetired.Retired {
+			confirm.Retired = append(confirm.Retired, d.retired(r))
 		}
 		c = confirm
 	default:

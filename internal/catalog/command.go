@@ -108,10 +108,11 @@ type Trim struct {
 	Through      ident.SegmentID
 }
 
-// ConfirmRetired says that a store has deleted retired segments, so that they
-// can be forgotten. It is its own token; unknown ones are passed over.
+// ConfirmRetired says that stores have deleted retired segments, so that they
+// can be forgotten. It is its own token: those that have been forgotten are
+// passed over. A segment that a topic still has cannot have been deleted, and
+// a command that says so is a conflict.
 type ConfirmRetired struct {
-	Store ident.StoreID
-	// Segments are at most MaxConfirm.
-	Segments []ident.SegmentID
+	// Retired are at most MaxConfirm, as RetiredOn gave them.
+	Retired []Retired
 }

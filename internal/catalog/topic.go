@@ -38,6 +38,19 @@ func (t *Topic) Range(id ident.RangeID) (*Range, bool) {
 	return t.Ranges[i], true
 }
 
+// has says whether a segment is one of the topic's.
+func (t *Topic) has(id ident.SegmentID) bool {
+	for _, r := range t.Ranges {
+		_, sealed := slices.BinarySearchFunc(r.Segments, id, func(g SealedSegment, id ident.SegmentID) int {
+			return cmp.Compare(g.ID, id)
+		})
+		if sealed || r.Open != nil && r.Open.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
 // Route finds the range that takes the appends of a position.
 func (t *Topic) Route(p ident.Position) *Range {
 	for _, r := range t.Ranges {

@@ -1168,8 +1168,7 @@ func (x *Trim) GetThrough() uint64 {
 
 type ConfirmRetired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Store         []byte                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
-	Segments      []uint64               `protobuf:"varint,2,rep,packed,name=segments,proto3" json:"segments,omitempty"`
+	Retired       []*Retired             `protobuf:"bytes,1,rep,name=retired,proto3" json:"retired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1204,16 +1203,9 @@ func (*ConfirmRetired) Descriptor() ([]byte, []int) {
 	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *ConfirmRetired) GetStore() []byte {
+func (x *ConfirmRetired) GetRetired() []*Retired {
 	if x != nil {
-		return x.Store
-	}
-	return nil
-}
-
-func (x *ConfirmRetired) GetSegments() []uint64 {
-	if x != nil {
-		return x.Segments
+		return x.Retired
 	}
 	return nil
 }
@@ -2104,10 +2096,9 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\fR\x05topic\x12#\n" +
 	"\rtopic_version\x18\x02 \x01(\x04R\ftopicVersion\x12\x14\n" +
 	"\x05range\x18\x03 \x01(\x04R\x05range\x12\x18\n" +
-	"\athrough\x18\x04 \x01(\x04R\athrough\"B\n" +
-	"\x0eConfirmRetired\x12\x14\n" +
-	"\x05store\x18\x01 \x01(\fR\x05store\x12\x1a\n" +
-	"\bsegments\x18\x02 \x03(\x04R\bsegments\"A\n" +
+	"\athrough\x18\x04 \x01(\x04R\athrough\"E\n" +
+	"\x0eConfirmRetired\x123\n" +
+	"\aretired\x18\x01 \x03(\v2\x19.quire.catalog.v1.RetiredR\aretired\"A\n" +
 	"\tNamespace\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\"R\n" +
@@ -2258,21 +2249,22 @@ var file_quire_catalog_v1_catalog_proto_depIdxs = []int32{
 	23, // 21: quire.catalog.v1.Grant.seal:type_name -> quire.catalog.v1.Seal
 	18, // 22: quire.catalog.v1.Grant.owner:type_name -> quire.catalog.v1.Owner
 	23, // 23: quire.catalog.v1.Roll.seal:type_name -> quire.catalog.v1.Seal
-	1,  // 24: quire.catalog.v1.Settings.ack:type_name -> quire.catalog.v1.Ack
-	2,  // 25: quire.catalog.v1.Settings.fsync:type_name -> quire.catalog.v1.Fsync
-	16, // 26: quire.catalog.v1.Topic.name:type_name -> quire.catalog.v1.Name
-	0,  // 27: quire.catalog.v1.Topic.type:type_name -> quire.catalog.v1.TopicType
-	17, // 28: quire.catalog.v1.Topic.settings:type_name -> quire.catalog.v1.Settings
-	18, // 29: quire.catalog.v1.Range.owner:type_name -> quire.catalog.v1.Owner
-	21, // 30: quire.catalog.v1.Range.open:type_name -> quire.catalog.v1.OpenSegment
-	21, // 31: quire.catalog.v1.SealedSegment.opened:type_name -> quire.catalog.v1.OpenSegment
-	23, // 32: quire.catalog.v1.SealedSegment.seal:type_name -> quire.catalog.v1.Seal
-	16, // 33: quire.catalog.v1.Tombstone.name:type_name -> quire.catalog.v1.Name
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	24, // 24: quire.catalog.v1.ConfirmRetired.retired:type_name -> quire.catalog.v1.Retired
+	1,  // 25: quire.catalog.v1.Settings.ack:type_name -> quire.catalog.v1.Ack
+	2,  // 26: quire.catalog.v1.Settings.fsync:type_name -> quire.catalog.v1.Fsync
+	16, // 27: quire.catalog.v1.Topic.name:type_name -> quire.catalog.v1.Name
+	0,  // 28: quire.catalog.v1.Topic.type:type_name -> quire.catalog.v1.TopicType
+	17, // 29: quire.catalog.v1.Topic.settings:type_name -> quire.catalog.v1.Settings
+	18, // 30: quire.catalog.v1.Range.owner:type_name -> quire.catalog.v1.Owner
+	21, // 31: quire.catalog.v1.Range.open:type_name -> quire.catalog.v1.OpenSegment
+	21, // 32: quire.catalog.v1.SealedSegment.opened:type_name -> quire.catalog.v1.OpenSegment
+	23, // 33: quire.catalog.v1.SealedSegment.seal:type_name -> quire.catalog.v1.Seal
+	16, // 34: quire.catalog.v1.Tombstone.name:type_name -> quire.catalog.v1.Name
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_quire_catalog_v1_catalog_proto_init() }

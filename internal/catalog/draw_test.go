@@ -1,0 +1,112 @@
+package catalog
+
+import (
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/quirelog/quire/internal/ident"
+)
+
+// onTopic is an action on a topic that is there, or was when a reader read it.
+func (h *history) onTopic(draw func(*rapid.T, *Topic) Command) func(*rapid.T) {
+	return func(t *rapid.T) {
+		topics := slices.Collect(h.state.After(Name{}))
+		for _, r := range h.read {
+			topics = append(topics, r.topic)
+		}
+		if len(topics) == 0 {
+			t.Skip("there is no topic yet")
+		}
+		h.propose(t, draw(t, rapid.SampledFrom(topics).Draw(t, "topic")))
+	}
+}
+
+func (h *history) drawIdentity() ident.Incarnation {
+	h.ids++
+	return ident.Incarnation{0: 1, 15: h.ids}
+}
+
+func drawOwner(t *rapid.T) Owner {
+	return rapid.SampledFrom([]Owner{process1, process2, process3}).Draw(t, "owner")
+}
+
+func (h *history) drawCreate(t *rapid.T) Command {
+	c := CreateTopic{
+		ID:        h.drawIdentity(),
+		Name:      Name{"default", rapid.SampledFrom([]string{"default", "default", "default", "none"}).Draw(t, "scope"), ""},
+		Type:      rapid.SampledFrom([]TopicType{Log, Log, Cache, 0}).Draw(t, "type"),
+		Settings:  drawSettings(t),
+		Created:   ident.Timestamp(len(h.made)),
+		Owner:     drawOwner(t),
+		Deletions: h.state.Deletions(),
+	}
+	c.Name.Topic = rapid.SampledFrom([]string{"a", "b", "c", "d.e", "", "_quire"}).Draw(t, "name")
+	return c
+}
+
+func (h *history) drawAlter(t *rapid.T, topic *Topic) Command {
+	return AlterTopic{
+		Topic: topic.ID, Version: topic.Version, Token: h.drawIdentity(), Settings: drawSettings(t),
+	}
+}
+
+// drawSeal ends a segment, mostly in a way that it can have ended.
+func drawSeal(t *rapid.T, r *Range) Seal {
+	records := rapid.Uint64Range(0, 100).Draw(t, "records")
+	if records == 0 {
+		return EmptySeal(*r.Open)
+	}
+	last := ident.Timestamp(0)
+	if n := len(r.Segments); n > 0 {
+		last = r.Segments[n-1].LastTime
+	}
+	return Seal{
+		End:      r.Open.Base + ident.Offset(records),
+		Digest:   rapid.Uint64().Draw(t, "digest"),
+		Users:    rapid.Uint64Range(0, records+records/20).Draw(t, "users"),
+		Bytes:    rapid.Uint64().Draw(t, "bytes"),
+		LastTime: last + ident.Timestamp(rapid.Int64Range(-1, 10).Draw(t, "later")),
+	}
+}
+
+func (h *history) drawGrant(t *rapid.T, topic *Topic) Command {
+	r := topic.Ranges[0]
+	return Grant{
+		Topic: topic.ID, Range: r.ID, Epoch: r.Epoch, Version: r.Version, Open: r.Open.ID,
+		Seal: drawSeal(t, r), Owner: drawOwner(t),
+	}
+}
+
+func (h *history) drawRoll(t *rapid.T, topic *Topic) Command {
+	r := topic.Ranges[0]
+	return Roll{
+		Topic: topic.ID, Range: r.ID, Epoch: r.Epoch, Version: r.Version, Open: r.Open.ID, Seal: drawSeal(t, r),
+	}
+}
+
+func (h *history) drawTrim(t *rapid.T, topic *Topic) Command {
+	r := topic.Ranges[0]
+	c := Trim{Topic: topic.ID, TopicVersion: topic.Version, Range: r.ID, Through: r.Open.ID}
+	if n := len(r.Segments); n > 0 {
+		c.Through = r.Segments[rapid.IntRange(0, n-1).Draw(t, "through")].ID
+	}
+	return c
+}
+
+// drawConfirm confirms what waits for it, and now and then what does not.
+func (h *history) drawConfirm(t *rapid.T) Command {
+	var c ConfirmRetired
+	waiting := h.state.RetiredOn(drawOwner(t).Store)
+	for range rapid.IntRange(0, 3).Draw(t, "confirmed") {
+		pick := rapid.Uint64Range(0, 50).Draw(t, "segment")
+		r := Retired{
+			Segment: ident.SegmentID(pick), Topic: ident.TopicID{0: 1, 15: byte(pick % 4)}, Store: store1,
+		}
+		if len(waiting) > 0 && pick > 5 {
+			r = waiting[int(pick)%len(waiting)]
+		}
+		c.Retired = append(c.Retired, r)
+	}
+	return c
+}
