@@ -52,6 +52,12 @@ func (d *decoder) id() (v ident.StoreID) {
 // metaSize is the encoded size of a Meta.
 const metaSize = 8*7 + 1 + 8
 
+// The flags of an encoded Meta.
+const (
+	metaWeak     = 1
+	metaCritical = 2
+)
+
 func (e *encoder) meta(m *Meta) {
 	e.u64(uint64(m.ID))
 	e.u64(uint64(m.Range))
@@ -60,16 +66,19 @@ func (e *encoder) meta(m *Meta) {
 	e.u64(m.UserBefore)
 	e.u64(m.Chain)
 	e.u64(uint64(m.NotBefore))
-	weak := uint8(0)
+	flags := uint8(0)
 	if m.Durability.Weak {
-		weak = 1
+		flags |= metaWeak
 	}
-	e.u8(weak)
+	if m.Critical {
+		flags |= metaCritical
+	}
+	e.u8(flags)
 	e.u64(uint64(m.Durability.Interval))
 }
 
 func (d *decoder) meta() Meta {
-	return Meta{
+	m := Meta{
 		ID:         ident.SegmentID(d.u64()),
 		Range:      ident.RangeID(d.u64()),
 		Epoch:      ident.Epoch(d.u64()),
@@ -77,8 +86,11 @@ func (d *decoder) meta() Meta {
 		UserBefore: d.u64(),
 		Chain:      d.u64(),
 		NotBefore:  ident.Timestamp(d.u64()),
-		Durability: Durability{Weak: d.u8() == 1, Interval: time.Duration(d.u64())},
 	}
+	flags := d.u8()
+	m.Durability = Durability{Weak: flags&metaWeak != 0, Interval: time.Duration(d.u64())}
+	m.Critical = flags&metaCritical != 0
+	return m
 }
 
 // tipSize is the encoded size of a tip.

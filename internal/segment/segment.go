@@ -46,6 +46,10 @@ type Meta struct {
 	// NotBefore is the log clock of the range when the segment was opened.
 	NotBefore  ident.Timestamp
 	Durability Durability
+	// Critical segments take appends also when the space is low, from the
+	// ballast if need be: without the log of the catalog nothing could be
+	// deleted.
+	Critical bool
 }
 
 // Tail is where the next batch of a segment goes.

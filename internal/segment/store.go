@@ -295,6 +295,9 @@ func (s *Store) Delete(ids ...ident.SegmentID) error {
 			first = err
 		}
 	}
+	if err := s.ballast.restore(); err != nil {
+		s.cfg.Log.Warn("the ballast is not back yet", "err", err)
+	}
 	return first
 }
 

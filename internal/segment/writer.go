@@ -326,7 +326,7 @@ func (w *writer) release() {
 // direct way. ENOSPC refuses the part and cuts what was written of it.
 func (w *writer) writePart(p *part) error {
 	g := p.seg
-	if p.bytes > 0 && w.s.space.low() {
+	if p.bytes > 0 && !g.meta.Critical && w.s.space.low() {
 		return w.refuse(p, errNoSpace, false)
 	}
 	p.direct = p.seal || !p.weak && w.goesDirect(p)
@@ -338,7 +338,11 @@ func (w *writer) writePart(p *part) error {
 		return err
 	}
 	defer w.s.handles.put(g)
-	if err := w.writeBatches(f, p); err != nil {
+	err = w.writeBatches(f, p)
+	if isNoSpace(err) && g.meta.Critical && w.s.ballast.release() {
+		err = w.writeBatches(f, p)
+	}
+	if err != nil {
 		if isNoSpace(err) {
 			return w.refuse(p, err, true)
 		}
