@@ -47,8 +47,11 @@ type recovering struct {
 	path string
 	// cuts are the cuts that the journal holds, in order of its entries.
 	cuts []cutAt
-	// fresh: the journal created it, so its file may not be there yet.
-	fresh   bool
+	// fresh: nothing of it was checkpointed, so that its file may be missing
+	// or lack its header, and the journal vouches for it.
+	fresh bool
+	// onDisk: it has a file, whose name is durable after recovery.
+	onDisk  bool
 	touched bool
 	f       vfs.File
 }
@@ -73,7 +76,10 @@ func (r *recoverer) run(names []string) (manifest, error) {
 	}
 	r.segs = map[uint64]*recovering{}
 	for _, m := range r.manifest.segments {
-		r.segs[m.instance] = &recovering{manifestSegment: m, path: segmentPath(m.meta.ID, m.instance)}
+		r.segs[m.instance] = &recovering{
+			manifestSegment: m, path: segmentPath(m.meta.ID, m.instance),
+			fresh: m.tip.length == headerSize && !m.sealed,
+		}
 	}
 	if err := r.findRounds(names); err != nil {
 		return manifest{}, err
@@ -349,6 +355,7 @@ func (r *recoverer) finishSegment(g *recovering) (kept, torn int64, err error) {
 		}
 		g.f = nil
 	}()
+	g.onDisk = true
 	if err := r.header(g); err != nil {
 		return 0, 0, err
 	}
@@ -473,7 +480,7 @@ func (r *recoverer) checkpoint() (manifest, error) {
 func (r *recoverer) register() {
 	for _, g := range r.segs {
 		seg := r.s.newSegment(g.instance, g.meta, g.tip, g.sealed, g.lost)
-		seg.syncedDir = true
+		seg.syncedDir = g.onDisk
 		seg.index.whole = g.tip.length == headerSize
 		r.s.segments[g.meta.ID] = seg
 	}

@@ -94,7 +94,7 @@ func Open(fsys vfs.FS, dir string, cfg Config) (*Store, error) {
 }
 
 func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(fsys, dir); err != nil {
 		return nil, openError(dir, err)
 	}
 	lock, err := fsys.Lock(fsys.PathJoin(dir, lockFile))
@@ -105,6 +105,23 @@ func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 		return nil, err
 	}
 	return nil, status.New(status.DataLocked, "the data directory %s is in use by another process: %w", dir, err)
+}
+
+// makeDir makes a directory and what is missing above it, durably.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := fsys.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return syncDir(fsys, parent)
 }
 
 // openError gives the errors of the operating system the code that users know.
@@ -172,7 +189,7 @@ func (s *Store) identify() error {
 		}
 	}
 	for _, name := range []string{journalDir, segmentDir} {
-		if err := s.fs.MkdirAll(s.path(name), 0o755); err != nil {
+		if err := makeDir(s.fs, s.path(name)); err != nil {
 			return err
 		}
 	}
