@@ -1,0 +1,70 @@
+package client
+
+import (
+	"time"
+
+	"github.com/quirelog/quire/internal/batch"
+	"github.com/quirelog/quire/internal/wire"
+	"github.com/quirelog/quire/internal/wire/quirev1"
+)
+
+// pack is one batch of a producer, from its first record until its callbacks
+// have run. The producer's lock guards it, except where said.
+type pack struct {
+	p *Producer
+
+	// builder has the records while they gather, payload is the batch that was
+	// made of them. Sealing is the sender's and needs no lock.
+	builder *batch.Builder
+	payload []byte
+
+	records int
+	// bytes is what the pack takes of the producer's buffer.
+	bytes int
+	// last is the number of its last record, counted by the producer.
+	last uint64
+	// since is when its first record came; kept only for a linger.
+	since time.Time
+	// dones are the callbacks, without the nil ones.
+	dones []func(error)
+
+	tries int
+	state packState
+	err   error // why it failed, once settled
+}
+
+type packState uint8
+
+const (
+	// gathering: records are added, or it waits to be sent.
+	gathering packState = iota
+	// flying: the connection has it.
+	flying
+	// grounded: it comes from a broken connection and is to be sent again.
+	grounded
+	// settled: its outcome is known, as far as it will be.
+	settled
+)
+
+// answer is the handler's.
+func (k *pack) answer(f wire.Frame) (bool, error) {
+	var resp quirev1.ProduceResponse
+	if err := expect(f, wire.TypeProduceResponse, &resp); err != nil {
+		return false, err
+	}
+	k.p.settle(k, nil)
+	return true, nil
+}
+
+// fail is the handler's.
+func (k *pack) fail(err error) {
+	if broken, is := asBroken(err); is && k.p.ground(k, broken) {
+		return
+	}
+	k.p.settle(k, outcome(err, true))
+}
+
+// fits says whether a record of about size more bytes goes into the pack.
+func (k *pack) fits(size int, cfg *producerConfig) bool {
+	return k.records == 0 || k.records < cfg.batchRecords && k.builder.Size()+size <= cfg.batchBytes
+}
