@@ -10,13 +10,17 @@ import (
 	"github.com/quirelog/quire/record"
 )
 
-// benchRecords are 4,096 records of 256 random bytes under 16-byte keys.
-func benchRecords() []Record {
+// benchRecords are 4,096 records of 256 bytes under 16-byte keys. The bytes are
+// random, or a quarter of them if there shall be something to compress.
+func benchRecords(c Compression) []Record {
 	rng := rand.NewChaCha8([32]byte{1})
 	recs := make([]Record, 4096)
 	for i := range recs {
 		v := make([]byte, 256)
 		_, _ = rng.Read(v)
+		if c != None {
+			clear(v[64:])
+		}
 		recs[i] = Record{
 			Key:   fmt.Appendf(nil, "key-%012d", rng.Uint64()%10000),
 			Value: v,
@@ -28,10 +32,7 @@ func benchRecords() []Record {
 
 func benchBatch(c Compression) []byte {
 	b := NewBuilder(Options{Compression: c})
-	for _, r := range benchRecords() {
-		if c != None {
-			clear(r.Value[64:]) // something to shrink
-		}
+	for _, r := range benchRecords(c) {
 		if err := b.Add(&r); err != nil {
 			panic(err)
 		}
@@ -39,15 +40,17 @@ func benchBatch(c Compression) []byte {
 	return b.Finish()
 }
 
+var compressionNames = map[Compression]string{None: "none", S2: "s2", Zstd: "zstd"}
+
 func perRecord(b *testing.B, records int) {
 	b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 	b.ReportAllocs()
 }
 
 func BenchmarkEncode(b *testing.B) {
-	recs := benchRecords()
 	for _, c := range []Compression{None, S2, Zstd} {
-		b.Run(fmt.Sprint(c), func(b *testing.B) {
+		recs := benchRecords(c)
+		b.Run(compressionNames[c], func(b *testing.B) {
 			bld := NewBuilder(Options{Compression: c})
 			for b.Loop() {
 				for i := range recs {
@@ -64,7 +67,7 @@ func BenchmarkEncode(b *testing.B) {
 
 func BenchmarkEncodeRecord(b *testing.B) {
 	var recs []record.Record
-	for _, r := range benchRecords() {
+	for _, r := range benchRecords(None) {
 		recs = append(recs, record.Record{Key: r.Key, Value: r.Value, Time: r.Time.Time()})
 	}
 	bld := NewBuilder(Options{})
@@ -81,7 +84,7 @@ func BenchmarkEncodeRecord(b *testing.B) {
 
 func BenchmarkDecode(b *testing.B) {
 	for _, c := range []Compression{None, S2, Zstd} {
-		b.Run(fmt.Sprint(c), func(b *testing.B) {
+		b.Run(compressionNames[c], func(b *testing.B) {
 			bytes := benchBatch(c)
 			var r Reader
 			for b.Loop() {

@@ -87,7 +87,8 @@ func drawBatch(t *rapid.T) ([]byte, []Record, Options, Stamp) {
 	if len(out) > size || o.Compression == None && len(out) != size {
 		t.Fatalf("Size said %d, the batch has %d bytes", size, len(out))
 	}
-	s := Stamp{Epoch: 3, Base: ident.Offset(rapid.Uint64Max(1<<60).Draw(t, "base")), UserBefore: 7, Chain: 8, AppendTime: 9}
+	base := ident.Offset(rapid.Uint64Max(1<<60).Draw(t, "base"))
+	s := Stamp{Epoch: 3, Base: base, UserBefore: 7, Chain: 8, AppendTime: 9}
 	s.Apply(out)
 	return out, recs, o, s
 }

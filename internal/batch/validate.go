@@ -70,7 +70,8 @@ func (v *View) limits(lim *Limits) error {
 	case v.numHeaders > record.MaxHeaders:
 		return fmt.Errorf("%w: %d headers, at most %d", ErrRecordTooLarge, v.numHeaders, record.MaxHeaders)
 	case v.headerBytes > record.MaxHeaderBytes:
-		return fmt.Errorf("%w: headers of %d bytes, at most %d", ErrRecordTooLarge, v.headerBytes, record.MaxHeaderBytes)
+		return fmt.Errorf("%w: headers of %d bytes, at most %d",
+			ErrRecordTooLarge, v.headerBytes, record.MaxHeaderBytes)
 	}
 	return nil
 }
