@@ -260,3 +260,4 @@ func want[T any](t *testing.T, got, want T) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 }
+

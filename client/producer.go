@@ -149,6 +149,9 @@ func (p *Producer) add(rec *record.Record, done func(error)) error {
 		}
 		signal(p.wake)
 	}
+	if !k.fits(1, &p.cfg) {
+		p.turn()
+	}
 	return nil
 }
 
