@@ -1,0 +1,74 @@
+package catalog
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files of the present versions anew")
+
+// A golden file has a line for each command or chunk: what it is, and its
+// bytes. The files of a version that was released are never written again: as
+// long as it is read, they hold what reading it means.
+
+func TestGoldenCommands(t *testing.T) {
+	name := fmt.Sprintf("testdata/commands-v%d.txt", CommandVersion)
+	var lines []string
+	for _, c := range commands() {
+		lines = append(lines, fmt.Sprintf("%s %x", strings.TrimPrefix(fmt.Sprintf("%T", c), "catalog."), encode(t, c)))
+	}
+	for i, b := range golden(t, name, lines) {
+		c, err := UnmarshalCommand(b)
+		if err != nil || !reflect.DeepEqual(c, commands()[i]) {
+			t.Errorf("line %d of %s reads as %+v, %v", i+1, name, c, err)
+		}
+	}
+}
+
+func TestGoldenSnapshot(t *testing.T) {
+	name := fmt.Sprintf("testdata/snapshot-v%d.txt", SnapshotVersion)
+	var lines []string
+	for i, b := range snapshot(example(t)) {
+		lines = append(lines, fmt.Sprintf("chunk-%d %x", i, b))
+	}
+	s, err := load(golden(t, name, lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(snapshot(s), snapshot(example(t)), slices.Equal) {
+		t.Errorf("%s reads as another state", name)
+	}
+}
+
+// golden compares lines with a golden file and gives the bytes that it holds.
+func golden(t *testing.T, name string, lines []string) (all [][]byte) {
+	t.Helper()
+	text := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(content) != text {
+		t.Errorf("%s differs from what is written now:\n%s", name, text)
+	}
+	for line := range strings.Lines(string(content)) {
+		_, digits, _ := strings.Cut(strings.TrimSpace(line), " ")
+		b, err := hex.DecodeString(digits)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, b)
+	}
+	return all
+}
