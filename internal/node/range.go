@@ -1,0 +1,364 @@
+package node
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quirelog/quire/internal/batch"
+	"github.com/quirelog/quire/internal/catalog"
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/keyspace"
+	"github.com/quirelog/quire/internal/segment"
+	"github.com/quirelog/quire/status"
+)
+
+// rng is a range as its primary serves it. A range of which this process has
+// no grant yet has no segment; the first append asks for one, and whatever
+// comes meanwhile waits in order. So it does while a segment is rolled.
+type rng struct {
+	b  *Broker
+	t  *topic
+	id ident.RangeID
+
+	mu sync.Mutex
+	// seg takes the appends; nil until there is a grant.
+	seg   *segment.Segment
+	bytes int64
+	first ident.Timestamp // when seg got its first batch; 0 while empty
+	// opening: a goroutine opens the next segment, and appends wait.
+	opening bool
+	next    succession
+	waiting []pending
+	ended   error
+
+	trimming atomic.Bool
+
+	notifyMu sync.Mutex
+	changed  chan struct{}
+	watched  atomic.Bool
+}
+
+// pending is one append on its way.
+type pending struct {
+	batch   []byte
+	records int
+	began   time.Time
+	done    func(ProduceResult, error)
+}
+
+// succession says why the next segment is opened.
+type succession uint8
+
+const (
+	// open: there is none yet.
+	succeedOpen succession = iota
+	// roll: the present one is full or old.
+	succeedRoll
+	// regrant: the next one must have another durability.
+	succeedRegrant
+)
+
+func newRange(b *Broker, t *topic, id ident.RangeID) *rng { return &rng{b: b, t: t, id: id} }
+
+// Produce appends one batch. It never blocks: done is called once, perhaps
+// before Produce returns, perhaps from another goroutine, and must be quick.
+// Two calls one after the other for one topic are appended in that order. The
+// errors are topic_not_found, batch_corrupt, batch_too_large,
+// record_too_large, not_supported, disk_full, overloaded, which all mean that
+// nothing was appended, and store_failed, which leaves it unknown.
+func (b *Broker) Produce(req ProduceRequest, done func(ProduceResult, error)) {
+	began := time.Now()
+	t, err := b.lookup(req.Topic)
+	if err != nil {
+		b.metrics.produceErrors.Inc()
+		done(ProduceResult{}, err)
+		return
+	}
+	h, err := batch.Validate(req.Batch, batch.Limits{
+		MaxValue: int(t.info.Load().Settings.MaxValueBytes), Band: keyspace.Full(),
+	})
+	if err == nil && h.HasProducer {
+		err = status.New(status.NotSupported, "producer sequences are not recognized by this version")
+	}
+	if err != nil {
+		b.metrics.produceErrors.Inc()
+		done(ProduceResult{}, invalidBatch(err))
+		return
+	}
+	t.rng.append(pending{batch: req.Batch, records: int(h.Count), began: began, done: done})
+}
+
+// invalidBatch gives a batch's fault its code.
+func invalidBatch(err error) error {
+	switch {
+	case status.CodeOf(err) != status.Internal:
+		return err
+	case errors.Is(err, batch.ErrTooLarge):
+		return status.New(status.BatchTooLarge, "the batch is refused: %w", err)
+	case errors.Is(err, batch.ErrVersion):
+		return status.New(status.VersionMismatch, "the batch is refused: %w", err)
+	case errors.Is(err, batch.ErrOutside):
+		return status.New(status.RangeMoved, "the batch is refused: %w", err)
+	}
+	return status.New(status.BatchCorrupt, "the batch is refused: %w", err)
+}
+
+func (r *rng) append(p pending) {
+	r.mu.Lock()
+	err := r.appendLocked(p)
+	r.mu.Unlock()
+	if err != nil {
+		r.b.metrics.produceErrors.Inc()
+		p.done(ProduceResult{}, err)
+	}
+}
+
+func (r *rng) appendLocked(p pending) error {
+	switch {
+	case r.ended != nil:
+		return r.ended
+	case r.seg == nil || r.opening:
+		return r.wait(p, succeedOpen)
+	}
+	err := r.hand(p)
+	if errors.Is(err, segment.ErrSealed) {
+		return r.wait(p, succeedOpen)
+	}
+	if err == nil && r.bytes >= r.rollBytes() {
+		r.succeed(succeedRoll)
+	}
+	return err
+}
+
+// hand stamps the batch behind the segment's tail and hands it in.
+func (r *rng) hand(p pending) error {
+	now := r.b.clock.timestamp()
+	for {
+		tail := r.seg.Tail()
+		at := max(now, tail.LastTime)
+		batch.Stamp{
+			Epoch: r.seg.Epoch(), Base: tail.Base, UserBefore: tail.UserBefore, Chain: tail.Chain, AppendTime: at,
+		}.Apply(p.batch)
+		err := r.seg.Append(p.batch, func(err error) { r.appended(p, at, err) })
+		if errors.Is(err, segment.ErrNotAtTail) {
+			continue // a full disk moved the tail back between the two calls
+		}
+		if err == nil {
+			r.bytes += int64(len(p.batch))
+			if r.first == 0 {
+				r.first = at
+			}
+		}
+		return err
+	}
+}
+
+// appended is called by the store when an append has its outcome.
+func (r *rng) appended(p pending, at ident.Timestamp, err error) {
+	m := r.b.metrics
+	if err != nil {
+		m.produceErrors.Inc()
+		p.done(ProduceResult{}, err)
+		return
+	}
+	m.produce.Observe(time.Since(p.began).Seconds())
+	m.produceRecords.Add(float64(p.records))
+	m.produceBytes.Add(float64(len(p.batch)))
+	p.done(ProduceResult{AppendTime: at}, nil)
+	r.notify()
+}
+
+// wait keeps an append until the next segment is open.
+func (r *rng) wait(p pending, why succession) error {
+	if r.b.waitingBytes.Add(int64(len(p.batch))) > r.b.cfg.WaitingBytes {
+		r.b.waitingBytes.Add(-int64(len(p.batch)))
+		r.b.metrics.Limit("waiting_bytes")
+		return status.New(status.Overloaded, "too many batches wait for a segment to be opened")
+	}
+	r.waiting = append(r.waiting, p)
+	r.succeed(why)
+	return nil
+}
+
+// succeed has the next segment opened.
+func (r *rng) succeed(why succession) {
+	r.next = max(r.next, why)
+	if r.opening || r.ended != nil {
+		return
+	}
+	r.opening = r.b.spawn(r.open)
+	if !r.opening {
+		go r.release(errClosed)
+	}
+}
+
+// open opens the next segment and hands it what waits. Without one, what
+// waits is refused, and the next append tries again.
+func (r *rng) open() {
+	r.mu.Lock()
+	why := r.next
+	r.mu.Unlock()
+	seg, err := r.advance(why)
+	if err != nil {
+		r.release(err)
+		return
+	}
+	info := seg.Info()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opening, r.next = false, succeedOpen
+	if r.ended != nil {
+		return
+	}
+	r.seg, r.bytes, r.first = seg, info.Bytes, info.FirstTime
+	waiting := r.waiting
+	r.waiting = nil
+	for _, p := range waiting {
+		r.b.waitingBytes.Add(-int64(len(p.batch)))
+		if err := r.hand(p); err != nil {
+			r.b.metrics.produceErrors.Inc()
+			p.done(ProduceResult{}, err)
+		}
+	}
+}
+
+// release answers what waits with err.
+func (r *rng) release(err error) {
+	r.mu.Lock()
+	waiting := r.waiting
+	r.waiting, r.opening, r.next = nil, false, succeedOpen
+	r.mu.Unlock()
+	for _, p := range waiting {
+		r.b.waitingBytes.Add(-int64(len(p.batch)))
+		r.b.metrics.produceErrors.Inc()
+		p.done(ProduceResult{}, err)
+	}
+	r.notify()
+}
+
+// end ends the range: its topic was deleted.
+func (r *rng) end(err error) {
+	r.mu.Lock()
+	r.ended = err
+	r.mu.Unlock()
+	r.release(err)
+}
+
+// advance brings the range to an open segment of this process: it creates the
+// one that the catalog granted, or seals the present one and has the next
+// granted (after a restart, or for another durability) or rolled. It is safe
+// to begin again after any failure.
+func (r *rng) advance(why succession) (*segment.Segment, error) {
+	const attempts = 10
+	var err error
+	for range attempts {
+		var seg *segment.Segment
+		seg, err = r.step(why)
+		if err == nil {
+			return seg, nil
+		}
+		if !errors.Is(err, catalog.ErrConflict) {
+			return nil, err
+		}
+		r.t.refresh(r.b)
+	}
+	return nil, status.New(status.Unavailable, "the range keeps changing: %w", err)
+}
+
+func (r *rng) step(why succession) (*segment.Segment, error) {
+	cr := r.t.catalogRange()
+	open := *cr.Open
+	mine := cr.Owner == r.b.owner
+	seg, there := r.b.store.Segment(open.ID)
+	switch {
+	case mine && !there:
+		return r.create(open, r.logClock(cr))
+	case mine && why == succeedOpen && !seg.Info().Sealed:
+		return seg, nil
+	}
+	seal, last := catalog.EmptySeal(open), r.logClock(cr)
+	if there {
+		info, err := seg.Seal()
+		if err != nil {
+			return nil, err
+		}
+		last = info.Tail.LastTime
+		if info.Tail.Base != open.Base {
+			seal = catalog.Seal{
+				End: info.Tail.Base, Digest: info.Tail.Chain, Users: info.Tail.UserBefore - open.UserBefore,
+				Bytes: uint64(info.Bytes), LastTime: info.Tail.LastTime,
+			}
+		}
+	}
+	var cmd catalog.Command = catalog.Roll{
+		Topic: r.t.id, Range: r.id, Epoch: cr.Epoch, Version: cr.Version, Open: open.ID, Seal: seal,
+	}
+	if !mine || why == succeedRegrant || seal.End == open.Base {
+		cmd = catalog.Grant{
+			Topic: r.t.id, Range: r.id, Epoch: cr.Epoch, Version: cr.Version, Open: open.ID, Seal: seal, Owner: r.b.owner,
+		}
+	}
+	res, err := r.b.propose(cmd)
+	if err != nil {
+		return nil, err
+	}
+	r.t.update(res.Topic)
+	return r.create(res.Opened, last)
+}
+
+// logClock is the largest append time that is known of the range.
+func (r *rng) logClock(cr *catalog.Range) ident.Timestamp {
+	if n := len(cr.Segments); n > 0 {
+		return cr.Segments[n-1].LastTime
+	}
+	return 0
+}
+
+func (r *rng) create(open catalog.OpenSegment, clock ident.Timestamp) (*segment.Segment, error) {
+	fsync := r.t.info.Load().Settings.Fsync
+	interval, _ := fsync.Interval()
+	return r.b.store.Create(segment.Meta{
+		ID: open.ID, Range: r.id, Epoch: open.Epoch, Base: open.Base, UserBefore: open.UserBefore, Chain: open.Chain,
+		NotBefore:  clock,
+		Durability: segment.Durability{Weak: fsync != catalog.FsyncAlways, Interval: interval},
+	})
+}
+
+// altered takes over changed settings.
+func (r *rng) altered(info *catalog.Topic) {
+	before := r.t.info.Load().Settings.Fsync
+	r.t.update(info)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if info.Settings.Fsync != before && r.seg != nil {
+		r.succeed(succeedRegrant)
+	}
+}
+
+// notify wakes the readers that wait for more.
+func (r *rng) notify() {
+	if !r.watched.Load() {
+		return
+	}
+	r.notifyMu.Lock()
+	defer r.notifyMu.Unlock()
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+		r.watched.Store(false)
+	}
+}
+
+// watch gives a channel that is closed at the next change. It is taken before
+// a reader looks, so that no change is missed.
+func (r *rng) watch() <-chan struct{} {
+	r.notifyMu.Lock()
+	defer r.notifyMu.Unlock()
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+		r.watched.Store(true)
+	}
+	return r.changed
+}

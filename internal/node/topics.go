@@ -1,0 +1,224 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/quirelog/quire/internal/catalog"
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/status"
+)
+
+// topic is one incarnation of a topic as this broker serves it. It has one
+// range.
+type topic struct {
+	id   ident.TopicID
+	name catalog.Name
+	// info is the topic as the catalog had it last.
+	info atomic.Pointer[catalog.Topic]
+	gone atomic.Bool
+	rng  *rng
+}
+
+func newTopic(b *Broker, info *catalog.Topic) *topic {
+	t := &topic{id: info.ID, name: info.Name}
+	t.info.Store(info)
+	t.rng = newRange(b, t, info.Ranges[0].ID)
+	return t
+}
+
+// update takes over what a command made of the topic.
+func (t *topic) update(info *catalog.Topic) {
+	if info != nil {
+		t.info.Store(info)
+	}
+}
+
+// catalogRange is the range as the catalog has it.
+func (t *topic) catalogRange() *catalog.Range { return t.info.Load().Ranges[0] }
+
+func (t *topic) describe() TopicInfo {
+	info := t.info.Load()
+	return TopicInfo{
+		Name: info.Name.Short(), ID: info.ID, Type: info.Type, Settings: info.Settings, Created: info.Created,
+	}
+}
+
+// CreateTopic creates a topic. Settings that are not named have their
+// defaults. The errors are invalid_name, invalid_argument, topic_exists,
+// not_supported for types that this version does not serve, limit_reached,
+// disk_full.
+func (b *Broker) CreateTopic(_ context.Context, name string, typ catalog.TopicType, settings map[string]string) (TopicInfo, error) {
+	n, err := catalog.ParseName(name)
+	if err != nil {
+		return TopicInfo{}, err
+	}
+	if typ != catalog.Log {
+		return TopicInfo{}, status.New(status.NotSupported, "topics of type %v are not served by this version", typ)
+	}
+	parsed, err := catalog.ParseSettings(settings)
+	if err != nil {
+		return TopicInfo{}, err
+	}
+	if err := b.supports(parsed); err != nil {
+		return TopicInfo{}, err
+	}
+	cmd := catalog.CreateTopic{
+		ID: ident.NewIncarnation(), Name: n, Type: typ, Settings: parsed, Created: b.clock.timestamp(), Owner: b.owner,
+	}
+	topics := 0
+	b.control.View(func(s *catalog.State) { cmd.Deletions, topics = s.Deletions(), s.Len() })
+	if topics >= b.cfg.MaxTopics {
+		b.metrics.Limit("topics")
+		return TopicInfo{}, status.New(status.LimitReached, "there are %d topics, which is the most", topics)
+	}
+	res, err := b.propose(cmd)
+	if err != nil {
+		return TopicInfo{}, err
+	}
+	t := newTopic(b, res.Topic)
+	b.mu.Lock()
+	b.topics[t.id] = t
+	b.mu.Unlock()
+	return t.describe(), nil
+}
+
+// supports refuses settings that a broker of one node cannot keep.
+func (b *Broker) supports(s catalog.Settings) error {
+	if s.Replicas > 1 {
+		return status.New(status.NotSupported, "replicas=%d: this version runs on one node; use 1 or auto", s.Replicas)
+	}
+	return nil
+}
+
+// maxList is the most topics that one listing gives.
+const maxList = 1000
+
+// ListTopics lists topics whose names come after the given one, in order; at
+// most limit of them (0: 1,000, which is the most). It says whether there are
+// more. Internal topics are listed only if asked for.
+func (b *Broker) ListTopics(_ context.Context, internal bool, after string, limit int) ([]TopicInfo, bool, error) {
+	if limit <= 0 || limit > maxList {
+		limit = maxList
+	}
+	var from catalog.Name
+	if after != "" {
+		var err error
+		if from, err = catalog.ParseInternalName(after); err != nil {
+			return nil, false, err
+		}
+	}
+	var list []TopicInfo
+	more := false
+	b.control.View(func(s *catalog.State) {
+		for t := range s.After(from) {
+			if t.Name.IsInternal() && !internal {
+				continue
+			}
+			if len(list) == limit {
+				more = true
+				return
+			}
+			list = append(list, TopicInfo{
+				Name: t.Name.Short(), ID: t.ID, Type: t.Type, Settings: t.Settings, Created: t.Created,
+			})
+		}
+	})
+	return list, more, nil
+}
+
+// DescribeTopic shows a topic as an operator sees it.
+func (b *Broker) DescribeTopic(_ context.Context, name string) (TopicDescription, error) {
+	t, err := b.lookup(name)
+	if err != nil {
+		return TopicDescription{}, err
+	}
+	return TopicDescription{TopicInfo: t.describe(), Ranges: []RangeDescription{t.rng.describe()}}, nil
+}
+
+// AlterTopic changes the settings that are named. A changed fsync policy
+// applies from the next segment, which is opened at once.
+func (b *Broker) AlterTopic(_ context.Context, name string, changes map[string]string) (TopicInfo, error) {
+	if len(changes) == 0 {
+		return TopicInfo{}, status.New(status.InvalidArgument, "no setting is named")
+	}
+	// Another change may come between the reading and the command; the
+	// command then conflicts and is decided anew.
+	const attempts = 10
+	var err error
+	for range attempts {
+		var t *topic
+		if t, err = b.lookup(name); err != nil {
+			return TopicInfo{}, err
+		}
+		info := t.info.Load()
+		var settings catalog.Settings
+		if settings, err = info.Settings.With(changes); err != nil {
+			return TopicInfo{}, err
+		}
+		if err = b.supports(settings); err != nil {
+			return TopicInfo{}, err
+		}
+		if settings == info.Settings {
+			return t.describe(), nil
+		}
+		var res catalog.Result
+		res, err = b.propose(catalog.AlterTopic{
+			Topic: info.ID, Version: info.Version, Token: ident.NewIncarnation(), Settings: settings,
+		})
+		if err == nil {
+			t.rng.altered(res.Topic)
+			return t.describe(), nil
+		}
+		if !errors.Is(err, catalog.ErrConflict) {
+			return TopicInfo{}, err
+		}
+		t.refresh(b)
+	}
+	return TopicInfo{}, status.New(status.Overloaded, "topic %q keeps changing: %w", name, err)
+}
+
+// refresh takes the topic's present state from the catalog.
+func (t *topic) refresh(b *Broker) {
+	b.control.View(func(s *catalog.State) {
+		if info, ok := s.Topic(t.id); ok {
+			t.update(info)
+		}
+	})
+}
+
+// DeleteTopic deletes a topic and all its records.
+func (b *Broker) DeleteTopic(_ context.Context, name string) error {
+	t, err := b.lookup(name)
+	if err != nil {
+		return err
+	}
+	if _, err := b.propose(catalog.DeleteTopic{Topic: t.id, Deleted: b.clock.timestamp()}); err != nil {
+		return err
+	}
+	t.gone.Store(true)
+	b.mu.Lock()
+	delete(b.topics, t.id)
+	for name, other := range b.names {
+		if other == t {
+			delete(b.names, name)
+		}
+	}
+	b.mu.Unlock()
+	t.rng.end(status.New(status.CursorTopicGone, "topic %q was deleted", t.name.Short()))
+	return nil
+}
+
+// segmentsOf lists the catalog's segments of a range, oldest first.
+func segmentsOf(r *catalog.Range) []catalog.OpenSegment {
+	list := make([]catalog.OpenSegment, 0, len(r.Segments)+1)
+	for i := range r.Segments {
+		list = append(list, r.Segments[i].OpenSegment)
+	}
+	if r.Open != nil {
+		list = append(list, *r.Open)
+	}
+	return slices.Clip(list)
+}
