@@ -23,12 +23,12 @@ type Message interface {
 // the frame would be over MaxFrame.
 func AppendFrame(dst []byte, t Type, id uint64, m Message, payload int) ([]byte, error) {
 	size := m.SizeVT()
-	length := headerSize - lengthSize + size + payload
+	length := HeaderSize - lengthSize + size + payload
 	if length > MaxFrame {
 		return dst, status.New(status.FrameTooLarge, "%v of %d bytes is over the limit of %d", t, length, MaxFrame)
 	}
 	start := len(dst)
-	out := slices.Grow(dst, headerSize+size)[:start+headerSize+size]
+	out := slices.Grow(dst, HeaderSize+size)[:start+HeaderSize+size]
 	h := out[start:]
 	le := binary.LittleEndian
 	le.PutUint32(h[0:], uint32(length))
@@ -36,7 +36,7 @@ func AppendFrame(dst []byte, t Type, id uint64, m Message, payload int) ([]byte,
 	le.PutUint16(h[6:], 0)
 	le.PutUint64(h[8:], id)
 	le.PutUint32(h[16:], uint32(size))
-	if _, err := m.MarshalToSizedBufferVT(h[headerSize:]); err != nil {
+	if _, err := m.MarshalToSizedBufferVT(h[HeaderSize:]); err != nil {
 		return dst, status.New(status.Internal, "encode %v: %w", t, err)
 	}
 	return out, nil

@@ -29,7 +29,8 @@ const Version = 1
 //	16  u32  length of the message
 //	20       message (protobuf), then payload (raw batches)
 const (
-	headerSize = 20
+	// HeaderSize is what a frame has before its message.
+	HeaderSize = 20
 	// lengthSize is the part of the header that its length does not count.
 	lengthSize = 4
 )

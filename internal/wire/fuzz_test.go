@@ -28,12 +28,12 @@ func FuzzReader(f *testing.F) {
 				checkEnd(t, err, at == len(stream))
 				return
 			}
-			size := headerSize + len(fr.Message) + len(fr.Payload)
+			size := HeaderSize + len(fr.Message) + len(fr.Payload)
 			if size-lengthSize > limit {
 				t.Fatalf("a frame of %d bytes passed the limit", size)
 			}
 			raw := stream[at : at+size]
-			if !bytes.Equal(raw[headerSize:], append(bytes.Clone(fr.Message), fr.Payload...)) {
+			if !bytes.Equal(raw[HeaderSize:], append(bytes.Clone(fr.Message), fr.Payload...)) {
 				t.Fatal("a frame is not the bytes that it was read from")
 			}
 			at += size

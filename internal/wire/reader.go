@@ -98,7 +98,7 @@ func (r *Reader) Header() (Header, error) {
 	if err := r.Wait(); err != nil {
 		return Header{}, err
 	}
-	b, err := r.buf.Peek(headerSize)
+	b, err := r.buf.Peek(HeaderSize)
 	r.grow()
 	if err != nil {
 		return Header{}, r.cut(b, err)
@@ -107,7 +107,7 @@ func (r *Reader) Header() (Header, error) {
 	if err != nil {
 		return h, err
 	}
-	_, _ = r.buf.Discard(headerSize) // what was peeked can be discarded
+	_, _ = r.buf.Discard(HeaderSize) // what was peeked can be discarded
 	r.header, r.begun = h, true
 	return h, nil
 }
@@ -133,11 +133,11 @@ func parseHeader(b []byte, limit int) (Header, error) {
 		return Header{}, violation(nil, "bytes that are no frame: the reserved field is not zero")
 	case length > int64(limit):
 		return h, status.New(status.FrameTooLarge, "a frame of %d bytes is over the limit of %d", length, limit)
-	case length < headerSize-lengthSize+message:
+	case length < HeaderSize-lengthSize+message:
 		return h, violation(nil, "a frame of %d bytes cannot hold a message of %d", length, message)
 	}
 	h.Message = int(message)
-	h.Payload = int(length - (headerSize - lengthSize) - message)
+	h.Payload = int(length - (HeaderSize - lengthSize) - message)
 	return h, nil
 }
 
