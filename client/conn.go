@@ -10,6 +10,10 @@ import (
 	"github.com/quirelog/quire/status"
 )
 
+// maxMessage bounds the message of a request. A broker ends the connection of
+// a client that sends more.
+const maxMessage = 64 << 10
+
 // conn is one connection to a broker, from its handshake until it breaks. It
 // has two goroutines: the reader hands each frame to the request that it
 // answers, and the writer sends whatever is waiting in one write. When either
@@ -102,6 +106,10 @@ func (cn *conn) end(cause error) {
 func (cn *conn) start(ctx context.Context, typ wire.Type, msg wire.Message, payload []byte, h handler) (uint64, error) {
 	if ctx.Err() != nil {
 		return 0, contextError(ctx, "sending a request")
+	}
+	if n := msg.SizeVT(); n > maxMessage {
+		return 0, status.New(status.FrameTooLarge,
+			"the names and cursors of a request have %d bytes, at most %d", n, maxMessage)
 	}
 	select {
 	case cn.slots <- struct{}{}:
