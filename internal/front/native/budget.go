@@ -27,6 +27,9 @@ func newBudget(size int64) *budget { return &budget{size: size} }
 // acquire borrows n bytes, or all there are if n is more than that, and says
 // how many they were. It fails with the cause of ctx.
 func (b *budget) acquire(ctx context.Context, n int64) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	n = min(n, b.size)
 	b.mu.Lock()
 	if len(b.waiters) == 0 && b.lent+n <= b.size {
@@ -39,15 +42,17 @@ func (b *budget) acquire(ctx context.Context, n int64) (int64, error) {
 	b.mu.Unlock()
 	select {
 	case <-w.ready:
-		return n, nil
 	case <-ctx.Done():
+	}
+	if ctx.Err() == nil {
+		return n, nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i := slices.Index(b.waiters, w); i >= 0 {
 		b.waiters = slices.Delete(b.waiters, i, i+1)
 	} else {
-		b.lent -= n // it was lent in the same moment
+		b.lent -= n // it was lent meanwhile
 	}
 	b.serve()
 	return 0, context.Cause(ctx)

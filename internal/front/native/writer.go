@@ -13,6 +13,8 @@ const (
 	// maxWrite is about how much is given to one write: what was borrowed for
 	// it comes back when it is done.
 	maxWrite = 1 << 20
+	// keptList is the longest list of buffers that is kept for the next write.
+	keptList = 64
 	// writeTick is how often a write that makes no progress is looked at.
 	writeTick = 2 * time.Second
 	// pressedStall stands in for Config.WriteStall while other connections
@@ -21,63 +23,80 @@ const (
 )
 
 // write sends what the outbox gathers until that is closed. When the client
-// takes no more the connection is over.
+// takes no more the connection is cut.
 func (c *conn) write() {
-	var bufs net.Buffers
+	var list net.Buffers
 	for {
 		l, ok := c.out.take()
 		if !ok {
 			return
 		}
-		if err := c.writeLoad(l, &bufs); err != nil {
-			c.kill(err)
+		w := loadWriter{conn: c, load: l, list: list}
+		if w.write() != nil {
 			return
 		}
 		c.out.written(l)
+		if list = w.list[:0]; cap(list) > keptList {
+			list = nil
+		}
 	}
 }
 
-// writeLoad sends a load, and gives back what its pieces had borrowed. bufs
-// is memory to work in.
-func (c *conn) writeLoad(l load, bufs *net.Buffers) error {
-	at, size := 0, 0   // how far of l.buf is in bufs; bytes in bufs
-	var borrowed int64 // for what is in bufs
-	list := (*bufs)[:0]
-	send := func() error {
-		work := list // WriteTo consumes the slice, not the array
-		err := c.writeAll(&work)
-		clear(list)
-		c.answers.release(borrowed)
-		list, size, borrowed = list[:0], 0, 0
-		return err
-	}
+// loadWriter writes one load in pieces of about maxWrite.
+type loadWriter struct {
+	conn *conn
+	load load
+	at   int         // how much of load.buf is written or in list
+	list net.Buffers // what is written next
+	size int         // bytes in list
+	held int64       // what was borrowed for it
+}
+
+// write writes the load. Whether it can or not, it gives back what was
+// borrowed.
+func (w *loadWriter) write() error {
 	var err error
-	for _, p := range l.pieces {
-		borrowed += p.held
-		if err != nil {
-			continue
-		}
+	for _, p := range w.load.pieces {
+		w.held += p.held
 		if len(p.payload) > 0 {
-			list = append(list, l.buf[at:p.at])
-			size += p.at - at
-			at = p.at
-			for _, b := range p.payload {
-				list = append(list, b)
-				size += len(b)
-			}
+			w.heads(p.at)
 		}
-		if size >= maxWrite {
-			err = send()
+		for _, b := range p.payload {
+			w.list = append(w.list, b)
+			w.size += len(b)
+		}
+		if w.size >= maxWrite && err == nil {
+			err = w.flush()
 		}
 	}
-	if at < len(l.buf) {
-		list = append(list, l.buf[at:])
-	}
+	w.heads(len(w.load.buf))
 	if err == nil {
-		err = send()
+		err = w.flush()
 	}
-	c.answers.release(borrowed)
-	*bufs = list
+	w.conn.answers.release(w.held)
+	return err
+}
+
+// heads adds the heads up to load.buf[:end].
+func (w *loadWriter) heads(end int) {
+	if end > w.at {
+		w.list = append(w.list, w.load.buf[w.at:end])
+		w.size += end - w.at
+		w.at = end
+	}
+}
+
+func (w *loadWriter) flush() error {
+	work := w.list // writing consumes the slice, and leaves the array to use again
+	err := w.conn.writeAll(&work)
+	if err != nil {
+		// Before anything is given back, so that nobody borrows it for an
+		// answer that cannot be written either.
+		w.conn.kill(err)
+	}
+	clear(w.list)
+	w.conn.answers.release(w.held)
+	w.list, w.size, w.held = w.list[:0], 0, 0
 	return err
 }
 
