@@ -193,7 +193,7 @@ func (s *Store) writeManifest(r checkpointRequest) error {
 func (s *Store) storeManifest(m *manifest) error {
 	b := m.encode(s.id)
 	err := writeFile(s.fs, s.dir, manifestFile, b)
-	if isNoSpace(err) && s.ballast.release() {
+	if isNoSpace(err) && !isSyncError(err) && s.ballast.release() {
 		err = writeFile(s.fs, s.dir, manifestFile, b)
 	}
 	return err

@@ -58,11 +58,16 @@ func (j *journalFiles) open(names []string) error {
 			j.obsolete = append(j.obsolete, jf)
 			continue
 		}
+		// The page cache may be all that has its size.
+		if err := f.Sync(); err != nil {
+			_ = f.Close()
+			return fmt.Errorf("%s: %w", name, asSyncError(err))
+		}
 		j.all = append(j.all, jf)
 		j.free = append(j.free, jf)
 	}
 	if len(j.all) > 0 {
-		return nil
+		return syncDir(j.fs, j.fs.PathJoin(j.dir, journalDir))
 	}
 	jf, err := j.makeFile()
 	if err == nil {

@@ -23,20 +23,24 @@ func (g *Segment) publish(p *part) {
 }
 
 // applyCut sets the tips of a segment whose tail was cut.
-func (g *Segment) applyCut(o *op) {
+func (g *Segment) applyCut(t tip) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cutting = false
-	if o.err != nil {
-		return
-	}
 	g.term++
 	g.cuts++
-	g.submitted, g.durable = o.tip, o.tip
-	if g.checkpointed.tip.length > o.tip.length {
-		g.checkpointed.tip = o.tip
+	g.submitted, g.durable = t, t
+	if g.checkpointed.tip.length > t.length {
+		g.checkpointed.tip = t
 	}
-	g.index.cut(o.tip.tail.Base)
+	g.index.cut(t.tail.Base)
 	g.store.tail.drop(g)
 	g.ends = recentEnds{}
+}
+
+// uncut lets appends in again after a cut that was refused.
+func (g *Segment) uncut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cutting = false
 }

@@ -53,7 +53,10 @@ type recovering struct {
 	// onDisk: it has a file, whose name is durable after recovery.
 	onDisk  bool
 	touched bool
-	f       vfs.File
+	// wipe: the segment was cut, and nothing proves that what lay behind the
+	// cut was wiped.
+	wipe bool
+	f    vfs.File
 }
 
 type cutAt struct {
@@ -195,12 +198,12 @@ func (r *recoverer) apply(e *entry, n int) error {
 	case entryData:
 		return r.data(g, e, n)
 	case entryMark:
+		g.wipe = false
 		if e.tip.length > g.tip.length {
 			g.tip = e.tip
 		}
 	case entryCut:
-		g.tip = e.tip
-		g.touched = true
+		g.tip, g.wipe, g.touched = e.tip, true, true
 	case entrySeal:
 		g.tip, g.sealed, g.touched = e.tip, true, true
 	case entryDelete:
@@ -219,6 +222,7 @@ func (r *recoverer) data(g *recovering, e *entry, n int) error {
 			b = b[:min(int64(len(b)), max(0, c.length-e.pos))]
 		}
 	}
+	g.wipe = false
 	if len(b) == 0 {
 		return nil
 	}
@@ -240,9 +244,6 @@ func (r *recoverer) data(g *recovering, e *entry, n int) error {
 		}
 		at.advance(&h, b[:h.Size])
 		b = b[h.Size:]
-	}
-	if e.pos != headerSize {
-		at.first = g.tip.first // finishSegment finds it if it is not known
 	}
 	g.tip = at
 	return nil
@@ -339,8 +340,8 @@ func (r *recoverer) finishSegment(g *recovering) (kept, torn int64, err error) {
 	case g.tip.length > headerSize && !g.touched:
 		return 0, 0, corrupt(g.path, 0, "it is missing")
 	}
-	if size == 0 && g.tip.length == headerSize && !g.sealed {
-		return 0, 0, nil // created, never written
+	if size < headerSize && g.tip.length == headerSize && !g.sealed {
+		return 0, 0, nil // created, never written whole
 	}
 	if size < g.tip.length {
 		return 0, 0, corrupt(g.path, size, "it ends before byte %d, through which it was durable", g.tip.length)
@@ -359,9 +360,12 @@ func (r *recoverer) finishSegment(g *recovering) (kept, torn int64, err error) {
 	if err := r.header(g); err != nil {
 		return 0, 0, err
 	}
-	if g.sealed {
+	switch {
+	case g.sealed:
 		err = r.footer(g)
-	} else {
+	case g.wipe:
+		_, err = zeroFrom(f, g.tip.length, size)
+	default:
 		kept, torn, err = r.keepAbove(g, size)
 	}
 	if err == nil && g.touched {

@@ -89,14 +89,14 @@ type tip struct {
 
 // advance moves the tip over the batch b with the header h.
 func (t *tip) advance(h *batch.Header, b []byte) {
+	if t.length == headerSize {
+		t.first = h.AppendTime
+	}
 	t.length += int64(len(b))
 	t.tail.Base = h.End()
 	t.tail.UserBefore += h.UserRecords()
 	t.tail.Chain = batch.NextChain(b)
 	t.tail.LastTime = h.AppendTime
-	if t.first == 0 {
-		t.first = h.AppendTime
-	}
 }
 
 // continues says whether the batch with the header h may follow the tip.

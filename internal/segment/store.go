@@ -124,6 +124,18 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return syncDir(fsys, parent)
 }
 
+// syncAbove syncs every directory above dir.
+func syncAbove(fsys vfs.FS, dir string) error {
+	parent := fsys.PathDir(dir)
+	if parent == dir {
+		return nil
+	}
+	if err := syncDir(fsys, parent); err != nil {
+		return err
+	}
+	return syncAbove(fsys, parent)
+}
+
 // openError gives the errors of the operating system the code that users know.
 func openError(dir string, err error) error {
 	switch {
@@ -141,6 +153,11 @@ func openError(dir string, err error) error {
 func (s *Store) open() error {
 	s.ballast.find()
 	if err := s.identify(); err != nil {
+		return err
+	}
+	// What is found may be in the page cache only, left by a process that was
+	// killed; nothing is built on it before it is durable.
+	if err := syncDir(s.fs, s.dir); err != nil {
 		return err
 	}
 	names, err := s.journalNames()
@@ -170,6 +187,10 @@ func (s *Store) identify() error {
 			if _, err := s.fs.Stat(s.path(name)); err == nil {
 				return corrupt(storeFile, 0, "it is missing, and %s is there", name)
 			}
+		}
+		// The directory itself may be from an attempt that was killed.
+		if err := syncAbove(s.fs, s.dir); err != nil {
+			return err
 		}
 		id = ident.NewIncarnation()
 		err = writeFile(s.fs, s.dir, storeFile, encodeStoreID(id))

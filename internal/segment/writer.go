@@ -238,7 +238,9 @@ func (w *writer) commit() error {
 	if err := w.syncWeak(began); err != nil {
 		return w.abandon(err)
 	}
-	w.publish()
+	if err := w.publish(); err != nil {
+		return err
+	}
 	stats.Took = time.Since(began)
 	w.s.cfg.Observer.Round(stats)
 	return nil
@@ -401,11 +403,8 @@ func (w *writer) syncPart(p *part) error {
 		return err
 	}
 	defer w.s.handles.put(g)
-	if !g.syncedDir {
-		if err := syncDir(w.s.fs, w.s.path(segmentDir)); err != nil {
-			return fmt.Errorf("%s: %w", segmentDir, err)
-		}
-		g.syncedDir = true
+	if err := w.syncName(g); err != nil {
+		return err
 	}
 	if err := w.s.syncSegment(f, SyncDirect); err != nil {
 		return fmt.Errorf("segment %v: %w", g.meta.ID, err)
@@ -416,6 +415,18 @@ func (w *writer) syncPart(p *part) error {
 	}
 	w.unmarked[g] = p.end
 	w.noteUnproven(p.bytes)
+	return nil
+}
+
+// syncName makes the name of g's file durable.
+func (w *writer) syncName(g *Segment) error {
+	if g.syncedDir {
+		return nil
+	}
+	if err := syncDir(w.s.fs, w.s.path(segmentDir)); err != nil {
+		return fmt.Errorf("%s: %w", segmentDir, err)
+	}
+	g.syncedDir = true
 	return nil
 }
 
@@ -484,19 +495,39 @@ func (w *writer) rotate() error {
 	}
 }
 
-// cut finds the batch that begins at the offset, wipes what lies there and
-// behind, and writes the entry.
+// cut discards what lies at and behind the beginning of a batch: first the
+// entry that says so, durably, then the bytes, and then a mark that they are
+// gone. A cut has a round of its own.
 func (w *writer) cut(o *op) error {
-	t, err := o.seg.tipAt(o.cut)
+	g := o.seg
+	t, err := g.tipAt(o.cut)
 	if err != nil {
 		o.err = err
+		g.uncut()
 		return nil
 	}
-	if err := w.wipe(o.seg, t.length, o.seg.written.length); err != nil {
-		return fmt.Errorf("cut segment %v: %w", o.seg.meta.ID, err)
+	// The entry vouches for what stays, which of a weak segment may be in the
+	// page cache only.
+	if g.meta.Durability.Weak {
+		if err := w.syncName(g); err != nil {
+			return err
+		}
+		if err := w.s.checkpointSegment(g, SyncMeta); err != nil {
+			return err
+		}
 	}
-	o.tip = t
-	w.round.tip(entryCut, o.seg.instance, &t)
+	w.round.tip(entryCut, g.instance, &t)
+	if err := w.writeJournal(); err != nil {
+		return err
+	}
+	if err := w.wipe(g, t.length, g.written.length); err != nil {
+		return fmt.Errorf("cut segment %v: %w", g.meta.ID, err)
+	}
+	delete(w.unmarked, g)
+	g.written = t
+	g.applyCut(t)
+	w.round.reset()
+	w.round.tip(entryMark, g.instance, &t)
 	return nil
 }
 
@@ -594,6 +625,9 @@ func (w *writer) wipe(g *Segment, at, end int64) error {
 	if _, err := zeroFrom(f, at, end); err != nil {
 		return err
 	}
+	if err := w.syncName(g); err != nil {
+		return err
+	}
 	return w.s.syncSegment(f, SyncMeta)
 }
 
@@ -637,8 +671,9 @@ func (w *writer) addMarks(now time.Time) {
 	}
 }
 
-// publish makes the round readable and answers it.
-func (w *writer) publish() {
+// publish makes the round readable and answers it. An error is one after which
+// the store stops.
+func (w *writer) publish() (failed error) {
 	for _, p := range w.parts {
 		if p.err == nil {
 			p.seg.publish(p)
@@ -652,18 +687,15 @@ func (w *writer) publish() {
 		case opDelete:
 			delete(w.unmarked, o.seg)
 			delete(w.weak, o.seg)
-			o.err = w.s.forget(o.seg)
-		case opCut:
-			if o.err == nil {
-				delete(w.unmarked, o.seg)
-				o.seg.written = o.tip
+			if err := w.s.forget(o.seg); err != nil {
+				failed, o.err = err, stoppedError(err)
 			}
-			o.seg.applyCut(o)
 		}
 		if o.done != nil {
 			o.done(o.err)
 		}
 	}
+	return failed
 }
 
 // noteUnproven remembers that something is durable without a proof in the
