@@ -128,29 +128,17 @@ func (f *FS) commit(ch change) {
 	}
 }
 
-// abandon drops a pending change: lookups go on to see it, and no later sync
-// stores it.
-func (f *FS) abandon(ch change) {
-	for _, e := range ch {
-		if e.to != nil {
-			e.to.claims--
-			f.settle(e.to)
-		}
-	}
-}
-
-// syncDir ends what is pending for a directory: each change is committed if
-// keep says so.
-func (f *FS) syncDir(dir *node, keep func() bool) {
+// syncDir commits what is pending for a directory, if stored says so. The
+// names of a failed sync stay pending, unlike the sectors of one: they are
+// written through the file system's own journal, which either comes through
+// or takes the whole file system down.
+func (f *FS) syncDir(dir *node, stored func() bool) {
 	kept := f.pending[:0]
 	for _, ch := range f.pending {
-		switch {
-		case !slices.ContainsFunc(ch, func(e entry) bool { return e.dir == dir }):
-			kept = append(kept, ch)
-		case keep():
+		if slices.ContainsFunc(ch, func(e entry) bool { return e.dir == dir }) && stored() {
 			f.commit(ch)
-		default:
-			f.abandon(ch)
+		} else {
+			kept = append(kept, ch)
 		}
 	}
 	clear(f.pending[len(kept):])
