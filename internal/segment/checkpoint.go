@@ -64,8 +64,8 @@ func (c *checkpoints) run() {
 		c.mu.Unlock()
 		if err := c.checkpoint(r); err != nil {
 			c.err = err
-			close(c.failed)
 			c.s.fail(err)
+			close(c.failed)
 			return
 		}
 	}
@@ -132,19 +132,19 @@ func (s *Store) dirtySegments(through uint64) []*Segment {
 // checkpointSegment syncs the file of g and notes what it then holds.
 func (s *Store) checkpointSegment(g *Segment, kind SyncKind) error {
 	g.mu.Lock()
-	snap, cuts, deleted := g.durable, g.cuts, g.deleted
+	snap, cuts := g.durable, g.cuts
 	from := g.dirtyFrom.Swap(0)
 	g.mu.Unlock()
-	if deleted {
+	f, err := s.handles.get(g)
+	if errors.Is(err, errForgotten) {
 		return nil
 	}
-	f, err := s.handles.get(g)
 	if err != nil {
 		g.markDirty(from)
 		return err
 	}
 	defer s.handles.put(g)
-	if err := s.syncSegment(f, kind); err != nil {
+	if err := s.syncSegment(g, f, kind); err != nil {
 		return fmt.Errorf("segment %v: %w", g.meta.ID, err)
 	}
 	g.mu.Lock()
@@ -156,9 +156,17 @@ func (s *Store) checkpointSegment(g *Segment, kind SyncKind) error {
 	return nil
 }
 
-func (s *Store) syncSegment(f vfs.File, kind SyncKind) error {
+// syncSegment syncs the file of g. After any failed write or sync of the store
+// nothing is synced any more (D5).
+func (s *Store) syncSegment(g *Segment, f vfs.File, kind SyncKind) error {
+	g.syncMu.Lock()
+	defer g.syncMu.Unlock()
+	if s.broken.Load() {
+		return errBroken
+	}
 	began := time.Now()
 	if err := f.SyncData(); err != nil {
+		s.broken.Store(true)
 		return asSyncError(err)
 	}
 	s.cfg.Observer.Synced(kind, time.Since(began))
@@ -170,6 +178,9 @@ func (s *Store) syncSegment(f vfs.File, kind SyncKind) error {
 func (s *Store) writeManifest(r checkpointRequest) error {
 	s.manifestMu.Lock()
 	defer s.manifestMu.Unlock()
+	if s.broken.Load() {
+		return errBroken
+	}
 	s.lastCheckpoint = r
 	if err := syncDir(s.fs, s.path(segmentDir)); err != nil {
 		return fmt.Errorf("%s: %w", segmentDir, err)
@@ -206,6 +217,9 @@ func (s *Store) makeSpare() {
 	}
 	s.background.Go(func() {
 		defer s.files.spareMade()
+		if s.broken.Load() {
+			return
+		}
 		jf, err := s.files.makeFile()
 		if err == nil {
 			s.manifestMu.Lock()
@@ -216,7 +230,7 @@ func (s *Store) makeSpare() {
 		switch {
 		case err == nil:
 			s.files.release(jf)
-		case isSyncError(err):
+		case isSyncError(err) || errors.Is(err, errBroken):
 			s.fail(err)
 		case errors.Is(err, os.ErrClosed):
 		default:

@@ -26,6 +26,10 @@ type handle struct {
 	gone bool
 }
 
+// errForgotten refuses to open the file of a segment that was deleted, which
+// would make it again.
+var errForgotten = fmt.Errorf("the segment was deleted: %w", ErrOutOfRange)
+
 func newHandles(s *Store, limit int) *handles {
 	return &handles{s: s, limit: limit, open: map[*Segment]*handle{}, idle: list.New()}
 }
@@ -42,6 +46,9 @@ func (h *handles) get(g *Segment) (vfs.File, error) {
 		}
 		o.uses++
 		return o.f, nil
+	}
+	if g.forgotten.Load() {
+		return nil, errForgotten
 	}
 	h.evict()
 	f, err := h.s.fs.OpenReadWrite(h.s.path(g.path), vfs.WriteCategoryUnspecified)

@@ -133,6 +133,12 @@ type Segment struct {
 	cache tailCache
 	ends  recentEnds
 
+	// syncMu makes the syncs of the segment's file follow each other: after one
+	// that failed, a later one may succeed without having written anything.
+	syncMu sync.Mutex
+	// forgotten: the deletion is durable, and the file goes.
+	forgotten atomic.Bool
+
 	// dirtyFrom is the lowest journal generation with data that the segment
 	// file does not hold durably; 0 is none.
 	dirtyFrom atomic.Uint64

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -46,6 +47,8 @@ type Store struct {
 	closeRequested chan struct{}
 	writerEnded    chan struct{}
 
+	// broken: something failed after which nothing may be synced any more.
+	broken   atomic.Bool
 	failOnce sync.Once
 	failed   chan struct{}
 	err      error
@@ -346,6 +349,7 @@ func (s *Store) forget(g *Segment) error {
 	delete(s.segments, g.meta.ID)
 	s.mu.Unlock()
 	g.dirtyFrom.Store(0)
+	g.forgotten.Store(true)
 	s.handles.drop(g)
 	s.tail.drop(g)
 	for _, path := range []string{s.path(g.path), g.indexPath()} {
@@ -373,6 +377,7 @@ func (s *Store) Err() error {
 
 // fail stops the store for ever.
 func (s *Store) fail(err error) {
+	s.broken.Store(true)
 	s.failOnce.Do(func() {
 		s.err = stoppedError(err)
 		s.cfg.Log.Error("the store has stopped", "dir", s.dir, "err", err)
@@ -388,6 +393,8 @@ func (s *Store) fail(err error) {
 func stoppedError(err error) error {
 	return status.New(status.StoreFailed, "the store has stopped after a failed write: %w", err)
 }
+
+var errBroken = errors.New("an earlier write or sync failed")
 
 var errClosed = status.New(status.Unavailable, "the store is closed")
 

@@ -406,7 +406,7 @@ func (w *writer) syncPart(p *part) error {
 	if err := w.syncName(g); err != nil {
 		return err
 	}
-	if err := w.s.syncSegment(f, SyncDirect); err != nil {
+	if err := w.s.syncSegment(g, f, SyncDirect); err != nil {
 		return fmt.Errorf("segment %v: %w", g.meta.ID, err)
 	}
 	if p.seal {
@@ -628,7 +628,7 @@ func (w *writer) wipe(g *Segment, at, end int64) error {
 	if err := w.syncName(g); err != nil {
 		return err
 	}
-	return w.s.syncSegment(f, SyncMeta)
+	return w.s.syncSegment(g, f, SyncMeta)
 }
 
 // structural does the round's creations, cuts and deletions: each is an entry
