@@ -192,7 +192,7 @@ func (p *Producer) waitForRoom(ctx context.Context, size int) error {
 		switch {
 		case p.err != nil:
 			return p.err
-		case p.closing || p.ended:
+		case p.closing || p.ended || p.ctx.Err() != nil:
 			return closedError("producer")
 		case p.buffered == 0 || p.buffered+size <= p.cfg.maxBuffered:
 			return nil
