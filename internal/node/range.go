@@ -285,9 +285,9 @@ func (r *rng) step(why succession) (*segment.Segment, error) {
 			return nil, err
 		}
 		last = info.Tail.LastTime
-		if info.Tail.Base != open.Base {
+		if info.End() != open.Base {
 			seal = catalog.Seal{
-				End: info.Tail.Base, Digest: info.Tail.Chain, Users: info.Tail.UserBefore - open.UserBefore,
+				End: info.End(), Digest: info.Tail.Chain, Users: info.Users(),
 				Bytes: uint64(info.Bytes), LastTime: info.Tail.LastTime,
 			}
 		}

@@ -49,7 +49,8 @@ func (r *rng) committed() place {
 	}
 	end := place{cr.Open.Epoch, cr.Open.Base}
 	if seg, ok := r.b.store.Segment(cr.Open.ID); ok {
-		end.offset = max(end.offset, seg.Info().Tail.Base)
+		info := seg.Info()
+		end.offset = max(end.offset, info.End())
 	}
 	return end
 }
@@ -116,6 +117,12 @@ func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
 		if room <= 0 {
 			return s, nil
 		}
+		if lost := r.lostAt(cr, s.next.offset); lost != nil {
+			if s.records > 0 || s.gap != nil {
+				return s, nil
+			}
+			s.gap, s.next = &lost.Gap, lost.to
+		}
 		batches, err := r.readSegment(cr, s.next.offset, room)
 		switch {
 		case errors.Is(err, segment.ErrOutOfRange) && !retried:
@@ -134,6 +141,33 @@ func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
 		}
 	}
 	return s, nil
+}
+
+// lostGap is a stretch that a repair had to give up.
+type lostGap struct {
+	Gap
+	to place
+}
+
+// lostAt gives the lost stretch at the end of a damaged segment, if that is
+// where the offset is.
+func (r *rng) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
+	open, ok := cr.Find(offset)
+	if !ok {
+		return nil
+	}
+	seg, there := r.b.store.Segment(open.ID)
+	if !there {
+		return nil
+	}
+	info := seg.Info()
+	if info.Lost == 0 || offset < info.Tail.Base {
+		return nil
+	}
+	return &lostGap{
+		Gap: Gap{Reason: GapLost, Records: uint64(info.End() - offset), Known: true},
+		to:  place{open.Epoch, info.End()},
+	}
 }
 
 // readSegment reads in the segment that holds the offset; nothing at the end

@@ -39,6 +39,11 @@ type recoverer struct {
 	segs     map[uint64]*recovering
 	dead     []*recovering
 	report   Recovery
+	// dry keeps what would be written as patches; tolerant goes on over holes
+	// of the journal and lists them. Both are for the doctor.
+	dry      bool
+	tolerant bool
+	holes    []*CorruptError
 }
 
 // recovering is a segment on its way.
@@ -55,8 +60,15 @@ type recovering struct {
 	touched bool
 	// wipe: the segment was cut, and nothing proves that what lay behind the
 	// cut was wiped.
-	wipe bool
-	f    vfs.File
+	wipe    bool
+	f       vfs.File
+	patches []patch
+}
+
+// patch is what a dry recovery would write to a segment's file.
+type patch struct {
+	at int64
+	b  []byte
 }
 
 type cutAt struct {
@@ -68,30 +80,12 @@ type cutAt struct {
 // written in the end.
 func (r *recoverer) run(names []string) (manifest, error) {
 	began := time.Now()
-	var err error
-	if r.manifest, err = readManifest(r.s.fs, r.s.dir, r.s.id); err != nil {
-		return manifest{}, err
-	}
-	for _, name := range r.manifest.journal {
-		if !slices.Contains(names, name) {
-			return manifest{}, corrupt(name, 0, "it is missing")
-		}
-	}
-	r.segs = map[uint64]*recovering{}
-	for _, m := range r.manifest.segments {
-		r.segs[m.instance] = &recovering{
-			manifestSegment: m, path: segmentPath(m.meta.ID, m.instance),
-			fresh: m.tip.length == headerSize && !m.sealed,
-		}
-	}
-	if err := r.findRounds(names); err != nil {
+	if err := r.load(names); err != nil {
 		return manifest{}, err
 	}
 	defer r.close()
-	for _, pass := range []func(*entry, int) error{r.collectCuts, r.apply} {
-		if err := r.entries(pass); err != nil {
-			return manifest{}, err
-		}
+	if err := r.replay(); err != nil {
+		return manifest{}, err
 	}
 	if err := r.finish(); err != nil {
 		return manifest{}, err
@@ -110,6 +104,50 @@ func (r *recoverer) run(names []string) (manifest, error) {
 		r.s.cfg.Log.Warn("dropped a torn tail", "bytes", r.report.Torn)
 	}
 	return next, nil
+}
+
+// load reads the manifest and finds the journal's rounds.
+func (r *recoverer) load(names []string) error {
+	var err error
+	if r.manifest, err = readManifest(r.s.fs, r.s.dir, r.s.id); err != nil {
+		return err
+	}
+	for _, name := range r.manifest.journal {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if err := r.hole(corrupt(name, 0, "it is missing")); err != nil {
+			return err
+		}
+	}
+	r.segs = map[uint64]*recovering{}
+	for _, m := range r.manifest.segments {
+		r.segs[m.instance] = &recovering{
+			manifestSegment: m, path: segmentPath(m.meta.ID, m.instance),
+			fresh: m.tip.length == headerSize && !m.sealed,
+		}
+	}
+	return r.findRounds(names)
+}
+
+// replay brings the segments to what the journal says.
+func (r *recoverer) replay() error {
+	for _, pass := range []func(*entry, int) error{r.collectCuts, r.apply} {
+		if err := r.entries(pass); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hole is damage of the journal: an error, unless holes are tolerated.
+func (r *recoverer) hole(err error) error {
+	var c *CorruptError
+	if !r.tolerant || !errors.As(err, &c) {
+		return err
+	}
+	r.holes = append(r.holes, c)
+	return nil
 }
 
 // findRounds reads the journal and checks that nothing is missing below the
@@ -135,7 +173,11 @@ func (r *recoverer) findRounds(names []string) error {
 			if i > 0 && r.rounds[i-1].generation == ref.generation {
 				at = r.rounds[i-1].at + r.rounds[i-1].size
 			}
-			return corrupt(file, at, "round %d is missing, and round %d proves that it was durable", want, ref.seq)
+			err := corrupt(file, at, "round %d is missing, and round %d proves that it was durable", want, ref.seq)
+			if err := r.hole(err); err != nil {
+				return err
+			}
+			want = ref.seq
 		}
 		want++
 	}
@@ -264,6 +306,10 @@ func (r *recoverer) file(g *recovering) (vfs.File, error) {
 // write writes bytes that the page cache alone may hold, so that the sync at
 // the end makes them durable; a full disk gets the ballast first.
 func (r *recoverer) write(g *recovering, b []byte, at int64) error {
+	if r.dry {
+		g.patches = append(g.patches, patch{at, slices.Clone(b)})
+		return nil
+	}
 	f, err := r.file(g)
 	if err != nil {
 		return err
@@ -289,11 +335,7 @@ func (r *recoverer) finish() error {
 			}
 		}
 	}
-	order := make([]*recovering, 0, len(r.segs))
-	for _, g := range r.segs {
-		order = append(order, g)
-	}
-	slices.SortFunc(order, func(a, b *recovering) int { return cmp.Compare(a.instance, b.instance) })
+	order := r.inOrder()
 	const workers = 8
 	var (
 		wg    sync.WaitGroup
@@ -325,6 +367,16 @@ func (r *recoverer) finish() error {
 	}
 	wg.Wait()
 	return first
+}
+
+// inOrder lists the segments by their instances.
+func (r *recoverer) inOrder() []*recovering {
+	order := make([]*recovering, 0, len(r.segs))
+	for _, g := range r.segs {
+		order = append(order, g)
+	}
+	slices.SortFunc(order, func(a, b *recovering) int { return cmp.Compare(a.instance, b.instance) })
+	return order
 }
 
 // finishSegment checks one segment and makes it durable. It says how many
@@ -468,10 +520,9 @@ func (r *recoverer) checkpoint() (manifest, error) {
 		next.seq = ref.seq + 1
 	}
 	next.generation++
-	for _, g := range r.segs {
+	for _, g := range r.inOrder() {
 		next.segments = append(next.segments, g.manifestSegment)
 	}
-	slices.SortFunc(next.segments, func(a, b manifestSegment) int { return cmp.Compare(a.instance, b.instance) })
 	if err := syncDir(r.s.fs, r.s.path(segmentDir)); err != nil {
 		return manifest{}, err
 	}

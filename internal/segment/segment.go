@@ -78,6 +78,13 @@ type Info struct {
 	Lost uint64
 }
 
+// End is the offset after the last record, lost ones included: where the next
+// segment of the range begins.
+func (i *Info) End() ident.Offset { return i.Tail.Base + ident.Offset(i.Lost) }
+
+// Users counts the user records of the segment, lost ones included.
+func (i *Info) Users() uint64 { return i.Tail.UserBefore - i.UserBefore + i.Lost }
+
 // tip is how far a segment reaches in one of its stages: handed in, written,
 // durable, checkpointed.
 type tip struct {
