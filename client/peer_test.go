@@ -260,4 +260,3 @@ func want[T any](t *testing.T, got, want T) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 }
-

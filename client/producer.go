@@ -50,7 +50,9 @@ type Producer struct {
 	ready  []*pack
 	flight []*pack
 	flying int
-	spares []*batch.Builder
+	// builders is how many there are, spares are those that no pack has.
+	builders int
+	spares   []*batch.Builder
 
 	// accepted and completed count records; flushTo is up to which one nobody
 	// wants to wait for more.
@@ -168,12 +170,23 @@ func sizeOf(rec *record.Record) int {
 }
 
 // turn puts the pack that gathers behind those that are ready, and begins
-// another. The caller holds the lock.
+// another. If the sender is behind with sealing, the pack is sealed here, so
+// that there are never more than maxBuilders: their memory stays warm, and
+// what is buffered has its exact size. The caller holds the lock.
 func (p *Producer) turn() {
-	p.ready = append(p.ready, p.cur)
+	k := p.cur
+	if len(p.spares) == 0 && p.builders == maxBuilders {
+		k.payload = k.builder.Finish()
+		p.spare(k)
+	}
+	p.ready = append(p.ready, k)
 	p.cur = p.newPack()
 	signal(p.wake)
 }
+
+// maxBuilders is how many builders a producer has at most: one that is filled,
+// one that is sealed, and two so that neither waits for the other.
+const maxBuilders = 4
 
 func (p *Producer) newPack() *pack {
 	k := &pack{p: p}
@@ -181,8 +194,16 @@ func (p *Producer) newPack() *pack {
 		k.builder, p.spares = p.spares[n-1], p.spares[:n-1]
 	} else {
 		k.builder = batch.NewBuilder(p.cfg.batchOptions())
+		p.builders++
 	}
 	return k
+}
+
+// spare takes the builder of a pack that needs it no more. The caller holds
+// the lock.
+func (p *Producer) spare(k *pack) {
+	p.spares = append(p.spares, k.builder)
+	k.builder = nil
 }
 
 // waitForRoom returns when there is room for size more bytes. It is called

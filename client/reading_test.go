@@ -188,7 +188,9 @@ func TestReachedComparesEveryBand(t *testing.T) {
 			Place: lineage.Place{Range: id, Epoch: epoch, Offset: offset},
 		}
 	}
-	whole := func(offset ident.Offset) []lineage.Entry { return []lineage.Entry{entry(0, ^ident.Position(0), 1, 1, offset)} }
+	whole := func(offset ident.Offset) []lineage.Entry {
+		return []lineage.Entry{entry(0, ^ident.Position(0), 1, 1, offset)}
+	}
 	halves := func(a, b ident.Offset) []lineage.Entry {
 		return []lineage.Entry{entry(0, half-1, 2, 5, a), entry(half, ^ident.Position(0), 3, 6, b)}
 	}

@@ -1,21 +1,18 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/status"
 )
 
-const (
-	// smallFlight is how many batches may be under way when one more is sent
-	// that is not full. With one at the broker's disk and one waiting for it,
-	// the disk never waits for the client, and nothing is gained by more: they
-	// would wait there rather than grow here.
-	smallFlight = 2
-	// maxSpares is how many builders a producer keeps for later.
-	maxSpares = 4
-)
+// smallFlight is how many batches may be under way when one more is sent that
+// is not full. With one at the broker's disk and one waiting for it, the disk
+// never waits for the client, and nothing is gained by more: they would wait
+// there rather than grow here.
+const smallFlight = 2
 
 // run is the producer's task: it sends until the producer ends, then gives up
 // what is left. Callbacks run beside it.
@@ -79,6 +76,9 @@ func (p *Producer) wait(ready func() (bool, time.Duration)) bool {
 		p.mu.Unlock()
 		if ok {
 			return true
+		}
+		if p.sealAhead() {
+			continue
 		}
 		var timeout <-chan time.Time
 		if after > 0 {
@@ -153,15 +153,7 @@ func (p *Producer) send(cn *conn) {
 	if k == nil {
 		return
 	}
-	if k.builder != nil {
-		k.payload = k.builder.Finish()
-		p.mu.Lock()
-		if len(p.spares) < maxSpares {
-			p.spares = append(p.spares, k.builder)
-		}
-		k.builder = nil
-		p.mu.Unlock()
-	}
+	p.seal(k)
 	if _, err := cn.start(p.ctx, wire.TypeProduceRequest, p.topic, k.payload, k); err != nil {
 		if broken, is := asBroken(err); is {
 			p.ground(k, broken)
@@ -169,6 +161,35 @@ func (p *Producer) send(cn *conn) {
 		}
 		p.settle(k, p.lost())
 	}
+}
+
+// seal makes the batch of a pack that gathers no more.
+func (p *Producer) seal(k *pack) {
+	if k.builder == nil {
+		return
+	}
+	k.payload = k.builder.Finish()
+	p.mu.Lock()
+	p.spare(k)
+	p.mu.Unlock()
+}
+
+// sealAhead seals a pack that must wait. So there are few builders, which stay
+// in the processor's cache, however much is buffered. It says whether there
+// was one.
+func (p *Producer) sealAhead() bool {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.ready, func(k *pack) bool { return k.builder != nil })
+	var k *pack
+	if i >= 0 {
+		k = p.ready[i]
+	}
+	p.mu.Unlock()
+	if k == nil {
+		return false
+	}
+	p.seal(k)
+	return true
 }
 
 // launch takes the next batch into flight.
@@ -179,8 +200,7 @@ func (p *Producer) launch() *pack {
 		if p.cur.records == 0 {
 			return nil
 		}
-		p.ready = append(p.ready, p.cur)
-		p.cur = p.newPack()
+		p.turn()
 	}
 	k := p.ready[0]
 	p.ready[0] = nil
@@ -235,10 +255,13 @@ func (p *Producer) giveUp(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cur.records > 0 {
-		p.ready = append(p.ready, p.cur)
-		p.cur = p.newPack()
+		p.turn()
 	}
 	for _, k := range p.ready {
+		if k.builder != nil {
+			k.builder.Reset(p.cfg.batchOptions())
+			p.spare(k)
+		}
 		k.state, k.err = settled, err
 		p.flight = append(p.flight, k)
 	}
