@@ -185,7 +185,7 @@ func (s *Store) writeManifest(r checkpointRequest) error {
 	if err := syncDir(s.fs, s.path(segmentDir)); err != nil {
 		return fmt.Errorf("%s: %w", segmentDir, err)
 	}
-	m := manifest{generation: r.through + 1, seq: r.seq, journal: s.files.names()}
+	m := manifest{generation: r.through + 1, seq: r.seq, journal: s.files.listed()}
 	s.mu.Lock()
 	m.nextInstance = s.nextInstance
 	for _, g := range s.segments {

@@ -76,15 +76,15 @@ func (j *journalFiles) open(names []string) error {
 	return err
 }
 
-// names lists the files that are in use.
-func (j *journalFiles) names() []string {
+// listed are the files that are in use, for the manifest.
+func (j *journalFiles) listed() []manifestJournal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var names []string
+	var files []manifestJournal
 	for _, jf := range j.all {
-		names = append(names, jf.name)
+		files = append(files, manifestJournal{jf.name, j.size})
 	}
-	return names
+	return files
 }
 
 // removeObsolete removes the files that no manifest names any more.

@@ -149,9 +149,14 @@ type manifest struct {
 	generation   uint64
 	seq          uint64
 	nextInstance uint64
-	// journal names the journal's files.
-	journal  []string
-	segments []manifestSegment
+	journal      []manifestJournal
+	segments     []manifestSegment
+}
+
+// manifestJournal is a file of the journal. It may be larger.
+type manifestJournal struct {
+	name string
+	size int64
 }
 
 type manifestSegment struct {
@@ -171,9 +176,10 @@ func (m *manifest) encode(store ident.StoreID) []byte {
 	e.u64(m.seq)
 	e.u64(m.nextInstance)
 	e.u32(uint32(len(m.journal)))
-	for _, name := range m.journal {
-		e.u32(uint32(len(name)))
-		e.bytes([]byte(name))
+	for _, j := range m.journal {
+		e.u32(uint32(len(j.name)))
+		e.bytes([]byte(j.name))
+		e.u64(uint64(j.size))
 	}
 	e.u64(uint64(len(m.segments)))
 	for i := range m.segments {
@@ -213,7 +219,8 @@ func readManifest(fs vfs.FS, dir string, store ident.StoreID) (manifest, error) 
 	}
 	m := manifest{generation: d.u64(), seq: d.u64(), nextInstance: d.u64()}
 	for n := d.u32(); n > 0 && d.err == nil; n-- {
-		m.journal = append(m.journal, string(d.take(int(min(d.u32(), 1<<10)))))
+		name := string(d.take(int(min(d.u32(), 1<<10))))
+		m.journal = append(m.journal, manifestJournal{name, int64(d.u64())})
 	}
 	for n := d.u64(); n > 0 && d.err == nil; n-- {
 		m.segments = append(m.segments, manifestSegment{

@@ -112,11 +112,8 @@ func (r *recoverer) load(names []string) error {
 	if r.manifest, err = readManifest(r.s.fs, r.s.dir, r.s.id); err != nil {
 		return err
 	}
-	for _, name := range r.manifest.journal {
-		if slices.Contains(names, name) {
-			continue
-		}
-		if err := r.hole(corrupt(name, 0, "it is missing")); err != nil {
+	for _, j := range r.manifest.journal {
+		if err := r.journalFile(j); err != nil {
 			return err
 		}
 	}
@@ -128,6 +125,20 @@ func (r *recoverer) load(names []string) error {
 		}
 	}
 	return r.findRounds(names)
+}
+
+// journalFile checks that a file of the journal is there whole.
+func (r *recoverer) journalFile(j manifestJournal) error {
+	info, err := r.s.fs.Stat(r.s.path(j.name))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return r.hole(corrupt(j.name, 0, "it is missing"))
+	case err != nil:
+		return fmt.Errorf("stat %s: %w", j.name, err)
+	case info.Size() < j.size:
+		return r.hole(corrupt(j.name, info.Size(), "it ends here, and had %d bytes", j.size))
+	}
+	return nil
 }
 
 // replay brings the segments to what the journal says.
@@ -513,7 +524,7 @@ func (r *recoverer) keepAbove(g *recovering, size int64) (kept, torn int64, err 
 func (r *recoverer) checkpoint() (manifest, error) {
 	next := manifest{
 		generation: r.manifest.generation, seq: r.manifest.seq, nextInstance: r.manifest.nextInstance,
-		journal: r.s.files.names(),
+		journal: r.s.files.listed(),
 	}
 	for _, ref := range r.rounds {
 		next.generation = max(next.generation, ref.generation)

@@ -441,6 +441,10 @@ func (w *writer) syncWeak(now time.Time) error {
 		}
 		g.weakDirty = time.Time{}
 		delete(w.weak, g)
+		g.mu.Lock()
+		w.unmarked[g] = g.checkpointed.tip
+		g.mu.Unlock()
+		w.noteUnproven(0)
 	}
 	return nil
 }
