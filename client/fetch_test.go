@@ -45,7 +45,7 @@ func TestFetchedRecordsAreThoseThatWereProduced(t *testing.T) {
 			recs = append(recs, record.Record{Value: []byte(strings.Repeat("compress me ", 100)), Time: recs[0].Time})
 			b := batch.NewBuilder(batch.Options{Compression: comp})
 			var payload []byte
-			d := &quirev1.Delivery{Start: token(0), Cursor: token(2 * len(recs)), AtEnd: true}
+			d := &quirev1.Delivery{Start: tokenAt(0), Cursor: tokenAt(2 * len(recs)), AtEnd: true}
 			for i := range 2 {
 				for j := range recs {
 					if err := b.AddRecord(&recs[j]); err != nil {
@@ -78,7 +78,7 @@ func TestFetchedRecordsAreThoseThatWereProduced(t *testing.T) {
 			if !reflect.DeepEqual(got.Records, wanted) {
 				t.Errorf("got\n%v\nwant\n%v", got.Records, wanted)
 			}
-			if got.Cursor != token(2*len(recs)) || !got.AtEnd || got.Gap != nil {
+			if got.Cursor != tokenAt(2*len(recs)) || !got.AtEnd || got.Gap != nil {
 				t.Errorf("got %v %v %v", got.Cursor, got.AtEnd, got.Gap)
 			}
 		})

@@ -179,18 +179,18 @@ func deliveryFrom(base int, vals ...string) *quirev1.Delivery {
 	size := len(stored(nil, base, batch.None, vals...))
 	return &quirev1.Delivery{
 		Slices: []*quirev1.Slice{{Size: uint32(size), Take: uint32(len(vals))}},
-		Start:  token(base), Cursor: token(base + len(vals)),
+		Start:  tokenAt(base), Cursor: tokenAt(base + len(vals)),
 	}
 }
 
 // atEnd answers a fetch that found nothing.
 func (p *peer) atEnd(id uint64, offset int) {
 	p.t.Helper()
-	p.send(wire.TypeDelivery, id, &quirev1.Delivery{Cursor: token(offset), AtEnd: true})
+	p.send(wire.TypeDelivery, id, &quirev1.Delivery{Cursor: tokenAt(offset), AtEnd: true})
 }
 
-// token is the cursor at an offset of a topic of one range.
-func token(offset int) string {
+// tokenAt is the cursor at an offset of a topic of one range.
+func tokenAt(offset int) string {
 	return lineage.Cursor{
 		Topic: ident.TopicID{1},
 		Entries: []lineage.Entry{{
@@ -200,7 +200,7 @@ func token(offset int) string {
 	}.Encode()
 }
 
-// offset is what token was given.
+// offset is what tokenAt was given.
 func offset(t *testing.T, token string) int {
 	t.Helper()
 	c, err := lineage.Decode(token)

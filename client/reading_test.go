@@ -80,7 +80,7 @@ func TestAReadingGoesOnWhereAFilterFoundNothing(t *testing.T) {
 		want(t, next(), "0")
 		id, req := b.fetch()
 		want(t, string(req.Filter.GetKey()), "k")
-		b.send(wire.TypeDelivery, id, &quirev1.Delivery{Cursor: token(400)})
+		b.send(wire.TypeDelivery, id, &quirev1.Delivery{Cursor: tokenAt(400)})
 		want(t, next(), "1")
 		got := make(chan string)
 		go func() { got <- next() }()
@@ -99,7 +99,7 @@ func TestAReadingYieldsGaps(t *testing.T) {
 		want(t, next(), "0")
 		id, _ := b.fetch()
 		d := deliveryFrom(10, "10", "11")
-		d.Start, d.Gap = token(2), &quirev1.Gap{Reason: quirev1.GapReason_GAP_REASON_LOST, Records: 8, Known: true}
+		d.Start, d.Gap = tokenAt(2), &quirev1.Gap{Reason: quirev1.GapReason_GAP_REASON_LOST, Records: 8, Known: true}
 		b.send(wire.TypeDelivery, id, d, stored(t, 10, batch.None, "10", "11"))
 		want(t, next(), "1")
 		want(t, next(), "8 records are missing here (lost)")

@@ -44,7 +44,7 @@ func subscribedBy(t *testing.T, ctx context.Context, n *network, at int, opts ..
 	}
 	b.atEnd(id, at)
 	id, req := b.subscribe()
-	want(t, req.Start.GetCursor(), token(at))
+	want(t, req.Start.GetCursor(), tokenAt(at))
 	m := <-done
 	if m.err != nil {
 		t.Fatal(m.err)
@@ -131,7 +131,7 @@ func TestASliceIsReadFromWhereItSays(t *testing.T) {
 		next := pull(t, s)
 		d := deliveryFrom(10, "10", "11", "12", "13")
 		d.Slices[0].Skip, d.Slices[0].Take = 1, 2
-		d.Start, d.Cursor = token(11), token(13)
+		d.Start, d.Cursor = tokenAt(11), tokenAt(13)
 		b.send(wire.TypeDelivery, id, d, stored(t, 10, batch.None, "10", "11", "12", "13"))
 		b.deliver(id, 13, "13")
 		for i, v := range []string{"11", "12", "13"} {
@@ -145,11 +145,11 @@ func TestAGapIsYieldedAndTheIterationGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, id := subscribed(t, newNetwork(t), 10)
 		d := deliveryFrom(20, "20")
-		d.Start = token(10)
+		d.Start = tokenAt(10)
 		d.Gap = &quirev1.Gap{Reason: quirev1.GapReason_GAP_REASON_OVERFLOW, Records: 10, Known: true}
 		b.send(wire.TypeDelivery, id, d, stored(t, 20, batch.None, "20"))
 		b.send(wire.TypeDelivery, id, &quirev1.Delivery{
-			Start: token(21), Cursor: token(30),
+			Start: tokenAt(21), Cursor: tokenAt(30),
 			Gap: &quirev1.Gap{Reason: quirev1.GapReason_GAP_REASON_RETENTION},
 		})
 		b.deliver(id, 30, "30")
