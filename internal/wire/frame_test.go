@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -31,6 +33,26 @@ func TestFrameHasTheDocumentedBytes(t *testing.T) {
 		"0a06" + hex.EncodeToString([]byte("orders")) + hex.EncodeToString([]byte("batch"))
 	if hex.EncodeToString(got) != want {
 		t.Errorf("frame is %x, want %s", got, want)
+	}
+}
+
+// The document has the example and the numbers of this code.
+func TestDocumentAgreesWithTheCode(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/native-protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := frame(t, TypeHelloRequest, 1, &quirev1.HelloRequest{MinVersion: 1, MaxVersion: 1, Client: "go"})
+	bare := strings.NewReplacer(" ", "", "\n", "").Replace(string(doc))
+	for _, example := range []string{hex.EncodeToString(hello), hex.EncodeToString([]byte(Preface))} {
+		if !strings.Contains(bare, example) {
+			t.Errorf("the document does not have the bytes %s", example)
+		}
+	}
+	for typ := range messages {
+		if row := fmt.Sprintf("| %d | %v", typ, typ); !strings.Contains(string(doc), row) {
+			t.Errorf("the document does not have %q", row)
+		}
 	}
 }
 

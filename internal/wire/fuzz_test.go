@@ -16,7 +16,8 @@ import (
 func FuzzReader(f *testing.F) {
 	const limit = 64 << 10
 	f.Add(frame(f, TypeProduceRequest, 1, &quirev1.ProduceRequest{Topic: "orders"}, []byte("batch")))
-	f.Add(append(frame(f, TypeCancel, 2, &quirev1.Cancel{}), frame(f, TypeCredit, 2, &quirev1.Credit{Records: 5})...))
+	credit := frame(f, TypeCredit, 2, &quirev1.Credit{Records: 5})
+	f.Add(append(credit, frame(f, TypeCancel, 2, &quirev1.Cancel{})...))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Add([]byte{0x15, 3, 1, 0, 2, 2, 22})
 	f.Fuzz(func(t *testing.T, stream []byte) {

@@ -28,7 +28,9 @@ const (
 )
 
 // methods are how requests of HTTP begin. PRI is HTTP/2's.
-var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "CONNECT ", "OPTIONS ", "TRACE ", "PATCH ", "PRI "}
+var methods = []string{
+	"GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "CONNECT ", "OPTIONS ", "TRACE ", "PATCH ", "PRI ",
+}
 
 // ReadPreface reads the preface from the beginning of the stream. What is not
 // a preface is a *status.Error with protocol_violation that says what it

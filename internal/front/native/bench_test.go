@@ -20,11 +20,12 @@ func benchPeer(b *testing.B, addr string) (net.Conn, *wire.Reader) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = nc.Close() })
-	hello, err := wire.AppendFrame([]byte(wire.Preface), wire.TypeHelloRequest, 1, &quirev1.HelloRequest{MaxVersion: 1}, 0)
+	hello := &quirev1.HelloRequest{MaxVersion: 1}
+	first, err := wire.AppendFrame([]byte(wire.Preface), wire.TypeHelloRequest, 1, hello, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := nc.Write(hello); err != nil {
+	if _, err := nc.Write(first); err != nil {
 		b.Fatal(err)
 	}
 	r := wire.NewReader(nc, wire.MaxFrame)
@@ -42,9 +43,10 @@ func BenchmarkProducePipelined(b *testing.B) {
 	const window = 64
 	frames := make([]byte, 0, window*400)
 	payload := make([]byte, 300)
+	m := &quirev1.ProduceRequest{Topic: "orders"}
 	for id := range uint64(window) {
 		var err error
-		frames, err = wire.AppendFrame(frames, wire.TypeProduceRequest, id+2, &quirev1.ProduceRequest{Topic: "orders"}, len(payload))
+		frames, err = wire.AppendFrame(frames, wire.TypeProduceRequest, id+2, m, len(payload))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -67,7 +69,8 @@ func BenchmarkProducePipelined(b *testing.B) {
 func BenchmarkProduceOneInFlight(b *testing.B) {
 	_, addr := serveTCP(b, &fakeBroker{}, Config{})
 	nc, r := benchPeer(b, addr)
-	bufs, err := wire.Encode(wire.TypeProduceRequest, 2, &quirev1.ProduceRequest{Topic: "orders"}, make([]byte, 300))
+	m := &quirev1.ProduceRequest{Topic: "orders"}
+	bufs, err := wire.Encode(wire.TypeProduceRequest, 2, m, make([]byte, 300))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -86,11 +89,13 @@ func BenchmarkProduceOneInFlight(b *testing.B) {
 func BenchmarkPush(b *testing.B) {
 	const size = 256 << 10
 	d := deliveryOf(size, "c")
-	_, addr := serveTCP(b, &fakeBroker{subscribe: func(context.Context, node.SubscribeRequest) (Subscription, error) {
+	broker := &fakeBroker{subscribe: func(context.Context, node.SubscribeRequest) (Subscription, error) {
 		return repeatingSubscription{d}, nil
-	}}, Config{})
+	}}
+	_, addr := serveTCP(b, broker, Config{})
 	nc, r := benchPeer(b, addr)
-	frame, err := wire.AppendFrame(nil, wire.TypeSubscribeRequest, 2, &quirev1.SubscribeRequest{Topic: "orders"}, 0)
+	m := &quirev1.SubscribeRequest{Topic: "orders"}
+	frame, err := wire.AppendFrame(nil, wire.TypeSubscribeRequest, 2, m, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -118,10 +118,3 @@ func (a allowance) release(n int64) {
 		a.shared.release(n)
 	}
 }
-
-// wait returns when there is something to borrow.
-func (a allowance) wait(ctx context.Context) error {
-	n, err := a.acquire(ctx, 1)
-	a.release(n)
-	return err
-}

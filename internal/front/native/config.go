@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -60,46 +61,31 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	for _, f := range []struct {
-		name               string
-		field              *int64
-		fallback, low, top int64
-	}{
-		{"ProduceBytes", &c.ProduceBytes, 64 << 20, wire.MaxFrame, 1 << 40},
-		{"ProduceBytesInAll", &c.ProduceBytesInAll, max(1<<30, c.ProduceBytes), c.ProduceBytes, 1 << 40},
-		{"QueuedBytes", &c.QueuedBytes, 64 << 20, wire.MaxFrame, 1 << 40},
-		{"QueuedBytesInAll", &c.QueuedBytesInAll, max(1<<30, c.QueuedBytes), c.QueuedBytes, 1 << 40},
-		{"HandshakeTimeout", (*int64)(&c.HandshakeTimeout), int64(10 * time.Second), 1, int64(time.Hour)},
-		{"FrameTimeout", (*int64)(&c.FrameTimeout), int64(time.Minute), 1, int64(time.Hour)},
-		{"WriteStall", (*int64)(&c.WriteStall), int64(30 * time.Second), 1, int64(time.Hour)},
-	} {
-		if err := check(f.name, f.field, f.fallback, f.low, f.top); err != nil {
-			return c, err
-		}
-	}
-	for _, f := range []struct {
-		name          string
-		field         *int
-		fallback, top int64
-	}{
-		{"MaxConnections", &c.MaxConnections, 10_000, 1_000_000},
-		{"MaxInFlight", &c.MaxInFlight, wire.MaxInFlight, wire.MaxInFlight},
-	} {
-		v := int64(*f.field)
-		if err := check(f.name, &v, f.fallback, 1, f.top); err != nil {
-			return c, err
-		}
-		*f.field = int(v)
-	}
-	return c, nil
+	const most = 1 << 40
+	err := errors.Join(
+		bound("MaxConnections", &c.MaxConnections, 10_000, 1, 1_000_000),
+		bound("MaxInFlight", &c.MaxInFlight, wire.MaxInFlight, 1, wire.MaxInFlight),
+		bound("ProduceBytes", &c.ProduceBytes, 64<<20, wire.MaxFrame, most),
+		bound("QueuedBytes", &c.QueuedBytes, 64<<20, wire.MaxFrame, most),
+		bound("HandshakeTimeout", &c.HandshakeTimeout, 10*time.Second, 1, time.Hour),
+		bound("FrameTimeout", &c.FrameTimeout, time.Minute, 1, time.Hour),
+		bound("WriteStall", &c.WriteStall, 30*time.Second, 1, time.Hour),
+	)
+	// These have those of one connection as their lower bounds.
+	return c, errors.Join(
+		err,
+		bound("ProduceBytesInAll", &c.ProduceBytesInAll, max(1<<30, c.ProduceBytes), c.ProduceBytes, most),
+		bound("QueuedBytesInAll", &c.QueuedBytesInAll, max(1<<30, c.QueuedBytes), c.QueuedBytes, most),
+	)
 }
 
-func check(name string, field *int64, fallback, low, top int64) error {
+// bound sets a field that is zero to its default and checks its bounds.
+func bound[T ~int | ~int64](name string, field *T, fallback, low, high T) error {
 	if *field == 0 {
 		*field = fallback
 	}
-	if *field < low || *field > top {
-		return fmt.Errorf("native front: %s is %d, want %d to %d", name, *field, low, top)
+	if *field < low || *field > high {
+		return fmt.Errorf("native front: %s is %v, want %v to %v", name, *field, low, high)
 	}
 	return nil
 }

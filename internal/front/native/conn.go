@@ -166,17 +166,19 @@ func (c *conn) leave(err error) bool {
 func (c *conn) answer(t wire.Type, id uint64, as wire.Type, m wire.Message, payload [][]byte, held int64) {
 	c.requests.end(id)
 	err := c.out.add(as, id, m, payload, held)
-	c.srv.metrics.ended(t, err)
 	if err != nil {
 		c.tell(id, err)
 	}
+	c.requests.settle()
+	c.srv.metrics.ended(t, err)
 }
 
 // fail ends the request id of type t with err.
 func (c *conn) fail(t wire.Type, id uint64, err error) {
 	c.requests.end(id)
-	c.srv.metrics.ended(t, err)
 	c.tell(id, err)
+	c.requests.settle()
+	c.srv.metrics.ended(t, err)
 }
 
 // tell sends an Error. That one always fits into a frame.

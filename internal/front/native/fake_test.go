@@ -68,7 +68,9 @@ func (b *fakeBroker) CreateTopic(
 	return b.topics[len(b.topics)-1], nil
 }
 
-func (b *fakeBroker) ListTopics(_ context.Context, _ bool, after string, limit int) ([]node.TopicInfo, bool, error) {
+func (b *fakeBroker) ListTopics(
+	_ context.Context, _ bool, after string, limit int,
+) ([]node.TopicInfo, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []node.TopicInfo
@@ -97,7 +99,9 @@ func (b *fakeBroker) DescribeTopic(ctx context.Context, name string) (node.Topic
 	}, nil
 }
 
-func (b *fakeBroker) AlterTopic(_ context.Context, name string, changes map[string]string) (node.TopicInfo, error) {
+func (b *fakeBroker) AlterTopic(
+	_ context.Context, name string, changes map[string]string,
+) (node.TopicInfo, error) {
 	i, err := b.find(name)
 	if err != nil {
 		return node.TopicInfo{}, err

@@ -9,8 +9,14 @@ import (
 	"github.com/quirelog/quire/internal/wire/quirev1"
 )
 
-// maxFetch is the most that a fetch reads at once, which is also the default.
-const maxFetch = 8 << 20
+const (
+	// maxFetch is the most that a fetch reads at once, which is also the
+	// default.
+	maxFetch = 8 << 20
+	// maxPoll is the most that a long poll has read when it gets its first
+	// record, if that is not larger itself.
+	maxPoll = 64 << 10
+)
 
 // fetch begins a fetch.
 func (c *conn) fetch(f wire.Frame) error {
@@ -41,8 +47,8 @@ func (c *conn) fetch(f wire.Frame) error {
 //
 // Room for the answer comes before the answer: a client that asks for a lot
 // and reads nothing makes fetches wait, not memory fill. A long poll cannot
-// hold room while it waits, so it waits for a first record with a fetch of
-// its own, which is thrown away, and then reads as any fetch does.
+// hold room while it waits. It waits without, for little; if what comes is
+// more than that, it is thrown away and read again once there is room.
 func (c *conn) read(
 	ctx context.Context, cancel context.CancelCauseFunc, req node.FetchRequest,
 ) (node.Delivery, int64, error) {
@@ -58,8 +64,12 @@ func (c *conn) read(
 			req.Start = node.Start{Kind: node.StartCursor, Cursor: d.Cursor}
 		}
 		first, err := c.poll(ctx, cancel, req, left)
-		if err != nil || empty(&first) {
+		if err != nil {
 			return first, 0, err
+		}
+		if size := deliverySize(&first); size <= maxPoll {
+			held, err := c.room(ctx, size)
+			return first, held, err
 		}
 	}
 }
@@ -95,7 +105,10 @@ func (c *conn) poll(
 ) (node.Delivery, error) {
 	stop := context.AfterFunc(c.stopping, func() { cancel(context.Cause(c.stopping)) })
 	defer stop()
-	req.Wait, req.MaxRecords, req.MaxBytes = wait, 1, 1
+	req.Wait = wait
+	if req.MaxBytes == 0 || req.MaxBytes > maxPoll {
+		req.MaxBytes = maxPoll
+	}
 	d, err := c.srv.broker.Fetch(ctx, req)
 	return d, told(ctx, err)
 }
@@ -105,7 +118,14 @@ func (c *conn) room(ctx context.Context, n int64) (int64, error) {
 	if c.answers.short(n) {
 		c.srv.metrics.limit(limitQueuedBytes)
 	}
-	return c.answers.acquire(ctx, n)
+	n, err := c.answers.acquire(ctx, n)
+	if err == nil && c.cut.Err() != nil {
+		// What became free is what a cut connection gave back. ctx, which
+		// derives from its end, may hear of that a moment later.
+		c.answers.release(n)
+		return 0, context.Cause(c.cut)
+	}
+	return n, err
 }
 
 // told is err, or if ctx has ended the reason for that.

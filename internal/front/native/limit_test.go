@@ -39,10 +39,15 @@ func TestSlowHandshakeIsCut(t *testing.T) {
 			},
 		} {
 			p := s.dial()
-			go send(p)
+			sent := make(chan struct{})
+			go func() {
+				send(p)
+				close(sent)
+			}()
 			if got := p.cutAfter(); got != 10*time.Second {
 				t.Errorf("%s: cut after %v, want 10s", name, got)
 			}
+			<-sent
 		}
 	})
 }
@@ -51,7 +56,8 @@ func TestFrameThatIsNotFinishedIsCutAndIdleConnectionIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, &fakeBroker{}, Config{})
 		idle, slow, slower := s.connect(), s.connect(), s.connect()
-		bufs, err := wire.Encode(wire.TypeProduceRequest, 2, &quirev1.ProduceRequest{Topic: "orders"}, make([]byte, 100))
+		m := &quirev1.ProduceRequest{Topic: "orders"}
+		bufs, err := wire.Encode(wire.TypeProduceRequest, 2, m, make([]byte, 100))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +95,8 @@ func TestClientThatNeverReadsIsBoundedAndCut(t *testing.T) {
 			p.send(wire.TypeFetchRequest, id, &quirev1.FetchRequest{MaxBytes: size, WaitMs: 600_000})
 		},
 		"subscribe": func(p *peer, id uint64) {
-			p.send(wire.TypeSubscribeRequest, id, &quirev1.SubscribeRequest{Credit: &quirev1.Credit{Records: 1e6, Bytes: 1e12}})
+			credit := &quirev1.Credit{Records: 1e6, Bytes: 1e12}
+			p.send(wire.TypeSubscribeRequest, id, &quirev1.SubscribeRequest{Credit: credit})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +164,8 @@ func TestClientThatOnlySendsIsNotReadForever(t *testing.T) {
 			done(node.ProduceResult{}, nil)
 		}}
 		p := serve(t, b, Config{}).connect()
-		bufs, err := wire.Encode(wire.TypeProduceRequest, 2, &quirev1.ProduceRequest{Topic: "orders"}, []byte("batch"))
+		m := &quirev1.ProduceRequest{Topic: "orders"}
+		bufs, err := wire.Encode(wire.TypeProduceRequest, 2, m, []byte("batch"))
 		if err != nil {
 			t.Fatal(err)
 		}

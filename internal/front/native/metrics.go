@@ -60,7 +60,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.connections, m.accepted, m.requests, m.bytesIn, m.bytesOut, m.limits} {
+	all := []prometheus.Collector{m.connections, m.accepted, m.requests, m.bytesIn, m.bytesOut, m.limits}
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package native
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"sync"
@@ -177,11 +176,4 @@ func (p *peer) produce(id uint64, batch string) {
 func (p *peer) poll(id uint64) {
 	p.t.Helper()
 	p.send(wire.TypeFetchRequest, id, &quirev1.FetchRequest{Topic: "orders", WaitMs: 60_000})
-}
-
-// closedContext has ended.
-func closedContext() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }

@@ -95,7 +95,8 @@ func checkHeader(h wire.Header) error {
 	case h.ID == 0:
 		return status.New(status.ProtocolViolation, "%v has the id 0, which is not one for requests", h.Type)
 	case h.Message > maxMessage:
-		return status.New(status.FrameTooLarge, "%v of %d bytes is over the limit of %d", h.Type, h.Message, maxMessage)
+		return status.New(status.FrameTooLarge,
+			"%v of %d bytes is over the limit of %d", h.Type, h.Message, maxMessage)
 	case h.Payload > 0 && !h.Type.HasPayload():
 		return status.New(status.ProtocolViolation, "%v has a payload and may have none", h.Type)
 	}

@@ -110,8 +110,11 @@ func TestFetchSaysWhatIsAskedAndWhatIsThere(t *testing.T) {
 		b := &fakeBroker{fetch: func(_ context.Context, req node.FetchRequest) (node.Delivery, error) {
 			got = req
 			return node.Delivery{
-				Slices: []node.Slice{{Batch: []byte("one"), Take: 2}, {Batch: make([]byte, 5000), Skip: 1, Take: 3, Entry: 4}},
-				Start:  "c1", Cursor: "c2", AtEnd: true,
+				Slices: []node.Slice{
+					{Batch: []byte("one"), Take: 2},
+					{Batch: make([]byte, 5000), Skip: 1, Take: 3, Entry: 4},
+				},
+				Start: "c1", Cursor: "c2", AtEnd: true,
 				Gap: &node.Gap{Reason: node.GapRetention, Records: 9, Known: true},
 			}, nil
 		}}
@@ -180,6 +183,30 @@ func TestLongPollEndsWithARecordOrItsTime(t *testing.T) {
 	})
 }
 
+// What a long poll waited for is delivered as it came if it is small. If it
+// is large, it is not held without room, but read once there is some.
+func TestLongPollReadsALargeRecordOnlyWithRoom(t *testing.T) {
+	for size, reads := range map[int]int{1000: 2, maxPoll: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked []node.FetchRequest
+			b := &fakeBroker{fetch: func(_ context.Context, req node.FetchRequest) (node.Delivery, error) {
+				if asked = append(asked, req); len(asked) == 1 {
+					return node.Delivery{Cursor: "c0", AtEnd: true}, nil
+				}
+				return deliveryOf(size, "c1"), nil
+			}}
+			p := serve(t, b, Config{}).connect()
+			p.send(wire.TypeFetchRequest, 2, &quirev1.FetchRequest{MaxRecords: 7, WaitMs: 5000})
+			if f := p.expect(wire.TypeDelivery, 2, nil); len(f.Payload) != size {
+				t.Errorf("payload of %d bytes", len(f.Payload))
+			}
+			if len(asked) != reads || asked[1].MaxBytes != maxPoll || asked[1].MaxRecords != 7 {
+				t.Errorf("%d bytes: the broker was asked %+v", size, asked)
+			}
+		})
+	}
+}
+
 func TestCancelEndsALongPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := serve(t, &fakeBroker{}, Config{}).connect()
@@ -226,8 +253,9 @@ func TestTopicRequestsAreCarriedOut(t *testing.T) {
 		p.expect(wire.TypeCreateTopicResponse, 4, nil)
 
 		p.send(wire.TypeListTopicsRequest, 5, &quirev1.ListTopicsRequest{After: "a", Limit: 1})
-		if _, m = p.next(); len(m.(*quirev1.ListTopicsResponse).Topics) != 1 || !m.(*quirev1.ListTopicsResponse).More {
-			t.Errorf("listed %v", m)
+		_, m = p.next()
+		if list := m.(*quirev1.ListTopicsResponse); len(list.Topics) != 1 || !list.More {
+			t.Errorf("listed %v", list)
 		}
 		p.send(wire.TypeDescribeTopicRequest, 6, &quirev1.DescribeTopicRequest{Name: "orders"})
 		p.expect(wire.TypeDescribeTopicResponse, 6, &quirev1.DescribeTopicResponse{

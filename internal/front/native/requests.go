@@ -12,9 +12,10 @@ import (
 type requests struct {
 	limit int
 
-	mu    sync.Mutex
-	open  map[uint64]*request
-	ended chan struct{} // made by last, closed when open is empty
+	mu      sync.Mutex
+	open    map[uint64]*request
+	pending int           // requests whose last answer is not queued
+	settled chan struct{} // made by last, closed when none is pending
 }
 
 // request is one that can be told something while it is in flight.
@@ -43,18 +44,27 @@ func (r *requests) begin(id uint64, req *request) error {
 		r.open = map[uint64]*request{}
 	}
 	r.open[id] = req
+	r.pending++
 	return nil
 }
 
-// end forgets a request. It comes before its last answer is sent, since the
+// end forgets a request. It comes before its last answer is queued, since the
 // client may use the id again as soon as it has that.
 func (r *requests) end(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.open, id)
-	if r.ended != nil && len(r.open) == 0 {
-		close(r.ended)
-		r.ended = nil
+}
+
+// settle says that the last answer of a request is queued. It comes after
+// that, since the connection may end when all are.
+func (r *requests) settle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending--
+	if r.settled != nil && r.pending == 0 {
+		close(r.settled)
+		r.settled = nil
 	}
 }
 
@@ -65,18 +75,18 @@ func (r *requests) get(id uint64) *request {
 	return r.open[id]
 }
 
-// last gives a channel that is closed when no request is in flight any more.
-// None may begin after it.
+// last gives a channel that is closed when the last answers to all requests
+// are queued. None may begin after it.
 func (r *requests) last() <-chan struct{} {
-	ended := make(chan struct{})
+	settled := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.open) == 0 {
-		close(ended)
+	if r.pending == 0 {
+		close(settled)
 	} else {
-		r.ended = ended
+		r.settled = settled
 	}
-	return ended
+	return settled
 }
 
 // window passes credit on to a subscription, and keeps what arrives before the

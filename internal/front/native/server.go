@@ -99,9 +99,9 @@ func (s *Server) admit(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	if len(s.conns) >= s.cfg.MaxConnections {
+	if n := len(s.conns); n >= s.cfg.MaxConnections {
 		s.metrics.limit(limitConnections)
-		s.refuse(nc, status.New(status.LimitReached, "the broker has %d connections, which is the most", len(s.conns)))
+		s.refuse(nc, status.New(status.LimitReached, "the broker has %d connections, which is the most", n))
 		return
 	}
 	c := newConn(s, nc)

@@ -63,21 +63,25 @@ func TestViolationsAreNamedAndEndTheConnection(t *testing.T) {
 		copy(g[at:], b)
 		return g
 	}
+	malformedProduce := changed(4, 20, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0xff)
 	huge := binary.LittleEndian.AppendUint32(nil, wire.MaxFrame+1)
 	for name, tc := range map[string]struct {
 		sent []byte
 		id   uint64
 		code status.Code
 	}{
-		"garbage":            {bytes.Repeat([]byte("garbage!"), 10), 0, status.ProtocolViolation},
-		"over the limit":     {changed(0, huge...), 9, status.FrameTooLarge},
-		"unknown type":       {changed(4, 99), 9, status.ProtocolViolation},
-		"an answer":          {frame(wire.TypeDelivery, 9, &quirev1.Delivery{}), 9, status.ProtocolViolation},
-		"a second hello":     {frame(wire.TypeHelloRequest, 9, &quirev1.HelloRequest{}), 9, status.ProtocolViolation},
-		"malformed message":  {changed(wire.HeaderSize, 0xff), 9, status.ProtocolViolation},
-		"malformed produce":  {changed(4, 20, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0xff), 9, status.ProtocolViolation},
-		"payload of a fetch": {frame(wire.TypeFetchRequest, 9, &quirev1.FetchRequest{}, []byte("x")), 9, status.ProtocolViolation},
-		"id 0":               {frame(wire.TypeFetchRequest, 0, &quirev1.FetchRequest{}), 0, status.ProtocolViolation},
+		"garbage":           {bytes.Repeat([]byte("garbage!"), 10), 0, status.ProtocolViolation},
+		"over the limit":    {changed(0, huge...), 9, status.FrameTooLarge},
+		"unknown type":      {changed(4, 99), 9, status.ProtocolViolation},
+		"an answer":         {frame(wire.TypeDelivery, 9, &quirev1.Delivery{}), 9, status.ProtocolViolation},
+		"a second hello":    {frame(wire.TypeHelloRequest, 9, &quirev1.HelloRequest{}), 9, status.ProtocolViolation},
+		"malformed message": {changed(wire.HeaderSize, 0xff), 9, status.ProtocolViolation},
+		"malformed produce": {malformedProduce, 9, status.ProtocolViolation},
+		"payload of a fetch": {
+			frame(wire.TypeFetchRequest, 9, &quirev1.FetchRequest{}, []byte("x")),
+			9, status.ProtocolViolation,
+		},
+		"id 0": {frame(wire.TypeFetchRequest, 0, &quirev1.FetchRequest{}), 0, status.ProtocolViolation},
 		"large message": {
 			frame(wire.TypeProduceRequest, 9, &quirev1.ProduceRequest{Topic: strings.Repeat("x", 70_000)}),
 			9, status.FrameTooLarge,
@@ -125,13 +129,20 @@ func TestHandshakesThatCannotBeAreRefused(t *testing.T) {
 		id   uint64
 		code status.Code
 	}{
-		"no preface":       {[]byte("*1\r\n$4\r\nPING\r\n"), 0, status.ProtocolViolation},
-		"a later preface":  {[]byte("QUIRE\x00\x00\x02"), 0, status.VersionMismatch},
-		"later versions":   {hello(&quirev1.HelloRequest{MinVersion: 2, MaxVersion: 3}), 5, status.VersionMismatch},
-		"no version":       {hello(&quirev1.HelloRequest{}), 5, status.VersionMismatch},
-		"a request first":  {append([]byte(wire.Preface), early[0]...), 5, status.ProtocolViolation},
-		"over 64 KiB":      {hello(&quirev1.HelloRequest{MaxVersion: 1, Client: strings.Repeat("x", 70_000)}), 5, status.FrameTooLarge},
-		"malformed, short": {append([]byte(wire.Preface), "\x11\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\xff"...), 5, status.ProtocolViolation},
+		"no preface":      {[]byte("*1\r\n$4\r\nPING\r\n"), 0, status.ProtocolViolation},
+		"a later preface": {[]byte("QUIRE\x00\x00\x02"), 0, status.VersionMismatch},
+		"later versions":  {hello(&quirev1.HelloRequest{MinVersion: 2, MaxVersion: 3}), 5, status.VersionMismatch},
+		"no version":      {hello(&quirev1.HelloRequest{}), 5, status.VersionMismatch},
+		"a request first": {append([]byte(wire.Preface), early[0]...), 5, status.ProtocolViolation},
+		"over 64 KiB": {
+			hello(&quirev1.HelloRequest{MaxVersion: 1, Client: strings.Repeat("x", 70_000)}),
+			5, status.FrameTooLarge,
+		},
+		"a malformed hello": {
+			[]byte(wire.Preface + "\x11\x00\x00\x00\x01\x00\x00\x00" +
+				"\x05\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\xff"),
+			5, status.ProtocolViolation,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,8 @@ func TestSubscriptionDeliversWhileThereIsCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, sub := subscribed()
 		p := serve(t, b, Config{}).connect()
-		p.send(wire.TypeSubscribeRequest, 2, &quirev1.SubscribeRequest{Credit: &quirev1.Credit{Records: 1, Bytes: 100}})
+		credit := &quirev1.Credit{Records: 1, Bytes: 100}
+		p.send(wire.TypeSubscribeRequest, 2, &quirev1.SubscribeRequest{Credit: credit})
 		synctest.Wait()
 		if got := sub.credit(); got != "0 records, 100 bytes" { // Next has taken its record
 			t.Errorf("the first credit is %s", got)

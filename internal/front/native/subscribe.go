@@ -43,9 +43,11 @@ func (c *conn) push(ctx context.Context, id uint64, w *window, m *quirev1.Subscr
 	w.attach(sub)
 	for {
 		// While the client does not read, nothing more is read for it.
-		if err := c.answers.wait(ctx); err != nil {
+		some, err := c.room(ctx, 1)
+		if err != nil {
 			return err
 		}
+		c.answers.release(some)
 		d, err := sub.Next(ctx)
 		if err != nil {
 			return err
