@@ -326,20 +326,24 @@ func TestWhatIsOverTheLimitsIsRefusedBeforeItIsSent(t *testing.T) {
 		}{
 			{"no records", nil, status.InvalidArgument, "no records to write"},
 			{
-				"key", []record.Record{{Key: make([]byte, record.MaxKey+1)}},
+				"key",
+				[]record.Record{{Key: make([]byte, record.MaxKey+1)}},
 				status.RecordTooLarge, "key of 4097 bytes, at most 4096",
 			},
 			{
-				"value of the second", []record.Record{rec("x"), {Value: make([]byte, record.MaxValueBound+1)}},
+				"value of the second",
+				[]record.Record{rec("x"), {Value: make([]byte, record.MaxValueBound+1)}},
 				status.RecordTooLarge, "record 2 of 2",
 			},
 			{
-				"headers", []record.Record{{Headers: make([]record.Header, record.MaxHeaders+1)}},
+				"headers",
+				[]record.Record{{Headers: make([]record.Header, record.MaxHeaders+1)}},
 				status.RecordTooLarge, "65 headers, at most 64",
 			},
 			{"records", make([]record.Record, MaxBatchRecords+1), status.BatchTooLarge, "at most 16384"},
 			{
-				"bytes", []record.Record{{Value: make([]byte, 5<<20)}, {Value: make([]byte, 5<<20)}},
+				"bytes",
+				[]record.Record{{Value: make([]byte, 5<<20)}, {Value: make([]byte, 5<<20)}},
 				status.BatchTooLarge, "the first 1 of 2 records",
 			},
 		} {

@@ -103,7 +103,9 @@ func (cn *conn) end(cause error) {
 // requests are in flight or too much waits to be sent. After an error nothing
 // was sent and h hears nothing; a *brokenError says that another connection
 // may do. The payload must not change until h has heard the end.
-func (cn *conn) start(ctx context.Context, typ wire.Type, msg wire.Message, payload []byte, h handler) (uint64, error) {
+func (cn *conn) start(
+	ctx context.Context, typ wire.Type, msg wire.Message, payload []byte, h handler,
+) (id uint64, err error) {
 	if ctx.Err() != nil {
 		return 0, contextError(ctx, "sending a request")
 	}
@@ -131,7 +133,7 @@ func (cn *conn) start(ctx context.Context, typ wire.Type, msg wire.Message, payl
 		<-cn.slots
 		return 0, &brokenError{cause: cn.cause}
 	}
-	id := cn.lastID + 1
+	id = cn.lastID + 1
 	r := &request{handler: h}
 	// Within the lock, so that frames are sent in the order of their ids.
 	if err := cn.out.put(typ, id, msg, payload, r); err != nil {

@@ -53,8 +53,9 @@ func deliveryOf(m *quirev1.Delivery, payload []byte) (delivery, error) {
 	}
 	for _, s := range m.Slices {
 		if int64(s.Size) > int64(len(payload)) || s.Take > batch.MaxRecords || s.Skip > batch.MaxRecords {
-			return delivery{}, status.New(status.ProtocolViolation, "a slice of %d bytes, %d records from %d, in a delivery with %d bytes left",
-				s.Size, s.Take, s.Skip, len(payload))
+			return delivery{}, status.New(status.ProtocolViolation,
+				"a slice of %d bytes, records %d to %d, in a delivery with %d bytes left",
+				s.Size, s.Skip, uint64(s.Skip)+uint64(s.Take), len(payload))
 		}
 		d.slices = append(d.slices, slice{
 			batch: payload[:s.Size:s.Size], skip: int(s.Skip), take: int(s.Take), entry: int(s.Entry),
@@ -63,7 +64,8 @@ func deliveryOf(m *quirev1.Delivery, payload []byte) (delivery, error) {
 		payload = payload[s.Size:]
 	}
 	if len(payload) > 0 {
-		return delivery{}, status.New(status.ProtocolViolation, "a delivery with %d bytes that belong to no slice", len(payload))
+		return delivery{}, status.New(status.ProtocolViolation,
+			"a delivery with %d bytes that belong to no slice", len(payload))
 	}
 	return d, nil
 }
@@ -156,7 +158,8 @@ func (w *walker) short() error {
 	if err := w.reader.Err(); err != nil {
 		return w.damaged(err)
 	}
-	return status.New(status.ProtocolViolation, "the broker announced more records than a batch of topic %s has", w.topic)
+	return status.New(status.ProtocolViolation,
+		"the broker announced more records than a batch of topic %s has", w.topic)
 }
 
 func (w *walker) damaged(err error) error {

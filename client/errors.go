@@ -15,6 +15,10 @@ func closedError(what string) error {
 	return &status.Error{Code: status.Canceled, Message: "the " + what + " is closed", Err: ErrClosed}
 }
 
+func invalid(format string, args ...any) error {
+	return status.New(status.InvalidArgument, format, args...)
+}
+
 // brokenError is why a connection ended. It never reaches users as it is: a
 // request that was not sent is tried again, another becomes unknownOutcome.
 type brokenError struct {

@@ -32,7 +32,8 @@ func dialConn(life context.Context, cfg *config, addr string, tasks *tasks) (*co
 	if err != nil {
 		_ = nc.Close()
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s accepted the connection and did not answer within %v", addr, cfg.dialTimeout)
+			return nil, fmt.Errorf("%s accepted the connection and did not answer within %v",
+				addr, cfg.dialTimeout)
 		}
 		return nil, err
 	}

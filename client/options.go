@@ -5,8 +5,6 @@ import (
 	"net"
 	"strings"
 	"time"
-
-	"github.com/quirelog/quire/status"
 )
 
 // Option configures a [Client].
@@ -62,17 +60,17 @@ func newConfig(addr string, opts []Option) (*config, error) {
 func (cfg *config) check(addr string) error {
 	switch {
 	case len(cfg.addrs) == 0:
-		return status.New(status.InvalidArgument, "%q has no address in it", addr)
+		return invalid("%q has no address in it", addr)
 	case len(cfg.addrs) > MaxAddrs:
-		return status.New(status.InvalidArgument, "%d addresses, at most %d", len(cfg.addrs), MaxAddrs)
+		return invalid("%d addresses, at most %d", len(cfg.addrs), MaxAddrs)
 	case len(cfg.name) > 256:
-		return status.New(status.InvalidArgument, "a client name of %d bytes, at most 256", len(cfg.name))
+		return invalid("a client name of %d bytes, at most 256", len(cfg.name))
 	case cfg.dialTimeout <= 0:
-		return status.New(status.InvalidArgument, "a dial timeout of %v, which is not above zero", cfg.dialTimeout)
+		return invalid("a dial timeout of %v, which is not above zero", cfg.dialTimeout)
 	case cfg.reconnectTimeout < 0:
-		return status.New(status.InvalidArgument, "a reconnect timeout of %v", cfg.reconnectTimeout)
+		return invalid("a reconnect timeout of %v", cfg.reconnectTimeout)
 	case cfg.produceRetries < 0:
-		return status.New(status.InvalidArgument, "%d produce retries", cfg.produceRetries)
+		return invalid("%d produce retries", cfg.produceRetries)
 	}
 	return nil
 }

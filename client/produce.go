@@ -56,10 +56,11 @@ func (c *Client) Produce(ctx context.Context, topic string, recs ...record.Recor
 // encode makes one batch of recs.
 func encode(recs []record.Record) ([]byte, error) {
 	if len(recs) == 0 {
-		return nil, status.New(status.InvalidArgument, "no records to write")
+		return nil, invalid("no records to write")
 	}
 	if len(recs) > MaxBatchRecords {
-		return nil, status.New(status.BatchTooLarge, "%d records in one batch, at most %d", len(recs), MaxBatchRecords)
+		return nil, status.New(status.BatchTooLarge,
+			"%d records in one batch, at most %d", len(recs), MaxBatchRecords)
 	}
 	b := builders.Get().(*batch.Builder)
 	defer builders.Put(b)
@@ -87,8 +88,8 @@ func refusedRecord(i, n int, err error) error {
 	case errors.Is(err, batch.ErrRecordTooLarge):
 		return asStatus(status.RecordTooLarge, err)
 	case errors.Is(err, batch.ErrTooLarge):
-		return status.New(status.BatchTooLarge, "the first %d of %d records fill a batch of %d bytes, which is the most",
-			i, n, MaxBatchBytes)
+		return status.New(status.BatchTooLarge,
+			"the first %d of %d records fill a batch of %d bytes, which is the most", i, n, MaxBatchBytes)
 	default:
 		return asStatus(status.InvalidArgument, err)
 	}

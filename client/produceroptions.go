@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/quirelog/quire/internal/batch"
-	"github.com/quirelog/quire/status"
 )
 
 // ProducerOption configures a [Producer].
@@ -83,7 +82,7 @@ func (cfg *producerConfig) check() error {
 		{"Retries", cfg.retries, 1 << 30, 0},
 	} {
 		if o.value < o.least || o.value > o.most {
-			return status.New(status.InvalidArgument, "producer option %s is %d, allowed are %d to %d",
+			return invalid("producer option %s is %d, allowed are %d to %d",
 				o.name, o.value, o.least, o.most)
 		}
 	}

@@ -80,7 +80,7 @@ func (c *Client) Read(ctx context.Context, topic string, from From, opts ...Read
 func (r *Reading) All() iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		if !r.busy.CompareAndSwap(false, true) {
-			yield(record.Record{}, status.New(status.InvalidArgument, "the reading has another iteration running"))
+			yield(record.Record{}, invalid("the reading has another iteration running"))
 			return
 		}
 		defer r.busy.Store(false)

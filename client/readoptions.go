@@ -5,7 +5,6 @@ import (
 
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/record"
-	"github.com/quirelog/quire/status"
 )
 
 // Defaults and bounds of reading.
@@ -46,11 +45,11 @@ type fetchConfig struct {
 func (cfg *fetchConfig) check() error {
 	switch {
 	case cfg.maxRecords < 0 || cfg.maxRecords > MaxFetchRecords:
-		return status.New(status.InvalidArgument, "MaxRecords is %d, allowed are 1 to %d", cfg.maxRecords, MaxFetchRecords)
+		return invalid("MaxRecords is %d, allowed are 1 to %d", cfg.maxRecords, MaxFetchRecords)
 	case cfg.maxBytes < 0 || cfg.maxBytes > MaxFetchBytes:
-		return status.New(status.InvalidArgument, "MaxBytes is %d, allowed are 1 to %d", cfg.maxBytes, MaxFetchBytes)
+		return invalid("MaxBytes is %d, allowed are 1 to %d", cfg.maxBytes, MaxFetchBytes)
 	case cfg.wait < 0 || cfg.wait > MaxWait:
-		return status.New(status.InvalidArgument, "Wait is %v, allowed are 0 to %v", cfg.wait, MaxWait)
+		return invalid("Wait is %v, allowed are 0 to %v", cfg.wait, MaxWait)
 	}
 	return checkFilter(cfg.filter)
 }
@@ -68,20 +67,20 @@ type subscribeConfig struct {
 func (cfg *subscribeConfig) check() error {
 	switch {
 	case cfg.records < 1 || cfg.records > MaxWindowRecords:
-		return status.New(status.InvalidArgument, "a window of %d records, allowed are 1 to %d", cfg.records, MaxWindowRecords)
+		return invalid("a window of %d records, allowed are 1 to %d", cfg.records, MaxWindowRecords)
 	case cfg.bytes < 1 || cfg.bytes > MaxWindowBytes:
-		return status.New(status.InvalidArgument, "a window of %d bytes, allowed are 1 to %d", cfg.bytes, MaxWindowBytes)
+		return invalid("a window of %d bytes, allowed are 1 to %d", cfg.bytes, MaxWindowBytes)
 	case cfg.overflow > Disconnect:
-		return status.New(status.InvalidArgument, "overflow policy %d does not exist", cfg.overflow)
+		return invalid("overflow policy %d does not exist", cfg.overflow)
 	case cfg.queueRecords < 0 || cfg.queueRecords > MaxQueue:
-		return status.New(status.InvalidArgument, "a queue of %d records, allowed are 1 to %d", cfg.queueRecords, MaxQueue)
+		return invalid("a queue of %d records, allowed are 1 to %d", cfg.queueRecords, MaxQueue)
 	}
 	return checkFilter(cfg.filter)
 }
 
 func checkFilter(f *quirev1.Filter) error {
 	if n := max(len(f.GetKey()), len(f.GetKeyPrefix())); n > record.MaxKey {
-		return status.New(status.InvalidArgument, "a filter of %d bytes, a key has at most %d", n, record.MaxKey)
+		return invalid("a filter of %d bytes, a key has at most %d", n, record.MaxKey)
 	}
 	return nil
 }

@@ -196,6 +196,8 @@ func (s *Subscription) grant() {
 		return
 	}
 	st := s.stream
-	st.cn.tell(wire.TypeCredit, st.id, &quirev1.Credit{Records: uint64(s.owed.records), Bytes: uint64(s.owed.bytes)})
+	st.cn.tell(wire.TypeCredit, st.id, &quirev1.Credit{
+		Records: uint64(s.owed.records), Bytes: uint64(s.owed.bytes),
+	})
 	s.owed = credit{}
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/quirelog/quire/record"
-	"github.com/quirelog/quire/status"
 )
 
 // GapError is yielded by an iteration in the place of records that the reader
@@ -58,7 +57,9 @@ type Subscription struct {
 //
 // The error says at once if there is no such topic or the cursor is not one of
 // its own.
-func (c *Client) Subscribe(ctx context.Context, topic string, from From, opts ...SubscribeOption) (*Subscription, error) {
+func (c *Client) Subscribe(
+	ctx context.Context, topic string, from From, opts ...SubscribeOption,
+) (*Subscription, error) {
 	cfg := subscribeConfig{records: DefaultWindowRecords, bytes: DefaultWindowBytes}
 	for _, opt := range opts {
 		opt.setSubscribe(&cfg)
@@ -102,7 +103,7 @@ func (d *delivery) begin() string {
 func (s *Subscription) All() iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		if !s.busy.CompareAndSwap(false, true) {
-			yield(record.Record{}, status.New(status.InvalidArgument, "the subscription has another iteration running"))
+			yield(record.Record{}, invalid("the subscription has another iteration running"))
 			return
 		}
 		defer s.busy.Store(false)

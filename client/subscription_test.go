@@ -56,7 +56,8 @@ func subscribedBy(t *testing.T, ctx context.Context, n *network, at int, opts ..
 // pull gives the next value or error of an iteration.
 func pull(t *testing.T, s interface {
 	All() iter.Seq2[record.Record, error]
-}) (next func() string) {
+},
+) (next func() string) {
 	t.Helper()
 	more, stop := iter.Pull2(s.All())
 	t.Cleanup(stop)
@@ -188,7 +189,8 @@ func TestCreditIsGivenBackAsRecordsAreConsumed(t *testing.T) {
 		}
 		// Each quarter of the window is worth a frame.
 		for range 4 {
-			want(t, next() != next(), true)
+			first := next()
+			want(t, next() != first, true)
 			take()
 		}
 		want(t, got, credit{8, len(stored(t, 0, batch.None, numbered(0, 8)...))})
