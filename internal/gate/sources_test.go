@@ -19,10 +19,6 @@ func TestNoInitFunctions(t *testing.T) {
 	report(t, initProblems(repository(t)))
 }
 
-func TestTestsNeitherSleepNorSkip(t *testing.T) {
-	report(t, testHabitProblems(repository(t)))
-}
-
 func TestFilesAreShortAndFinished(t *testing.T) {
 	report(t, textProblems(repository(t)))
 }
@@ -66,64 +62,6 @@ func initProblems(t *tree) (problems []string) {
 		}
 	}
 	return problems
-}
-
-// testHabitProblems finds tests that wait for the wall clock or can be skipped.
-// Inside synctest.Test the clock is a fake one, and sleeping moves it.
-func testHabitProblems(t *tree) (problems []string) {
-	for _, s := range t.ofModule() {
-		if !s.test {
-			continue
-		}
-		var inspect func(n ast.Node, bubble bool)
-		inspect = func(root ast.Node, bubble bool) {
-			ast.Inspect(root, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.CallExpr:
-					sel, ok := n.Fun.(*ast.SelectorExpr)
-					if !ok {
-						return true
-					}
-					if pkg, name, _ := s.qualified(sel); pkg == "testing/synctest" && name == "Test" && !bubble {
-						inspect(n, true)
-						return false
-					}
-					if isSkip(sel) {
-						problems = append(problems, t.at(n.Pos())+": a test that can be skipped")
-					}
-				case *ast.SelectorExpr:
-					if pkg, name, _ := s.qualified(n); pkg == "time" && name == "Sleep" && !bubble {
-						problems = append(problems, t.at(n.Pos())+": a test that sleeps")
-					} else if pkg == "testing" && name == "Short" {
-						problems = append(problems, t.at(n.Pos())+": a test that can be shortened")
-					}
-				}
-				return true
-			})
-		}
-		inspect(s.file, false)
-	}
-	for p, content := range t.files {
-		if strings.Contains(p, "/testdata/script/") && scriptHabit.Match(content) {
-			problems = append(problems, fmt.Sprintf("%s: a script that sleeps or can be skipped", p))
-		}
-	}
-	return problems
-}
-
-// scriptHabit finds the lines of a testscript that wait or skip.
-var scriptHabit = regexp.MustCompile(`(?m)^\s*(\[[^]]*\]\s*)*(exec\s+sleep|skip)\b`)
-
-// isSkip recognises the methods that skip a test, on whatever they are called.
-func isSkip(sel *ast.SelectorExpr) bool {
-	switch sel.Sel.Name {
-	case "SkipNow", "Skipf":
-		return true
-	case "Skip":
-		id, ok := sel.X.(*ast.Ident)
-		return ok && (id.Name == "t" || id.Name == "b" || id.Name == "f" || id.Name == "tb")
-	}
-	return false
 }
 
 // unfinished are the words that mark work left lying. They are put together
