@@ -160,6 +160,27 @@ func TestAWriteThatWasNotSentWholeIsSentAgain(t *testing.T) {
 	})
 }
 
+func TestAWriteThatAStoppingBrokerDidNotBeginIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		c := n.client()
+		write := background(func() error {
+			_, err := c.Produce(t.Context(), "orders", rec("x"))
+			return err
+		})
+		p := n.accept()
+		p.produce()
+		p.refuse(0, status.Unavailable, "the broker is shutting down")
+		p.hangUp()
+		p = n.accept()
+		id, _ := p.produce()
+		p.ack(id)
+		if err := <-write; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestAWriteIsRepeatedAsOftenAsItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

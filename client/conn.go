@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 
@@ -194,10 +195,18 @@ func (cn *conn) read(written <-chan struct{}) {
 	left := cn.waiting
 	cn.waiting = nil
 	cn.mu.Unlock()
+	var bye *goodbyeError
+	answered := errors.As(err, &bye)
 	for _, r := range left {
-		r.fail(&brokenError{cause: cn.cause, sent: r.sent})
+		r.fail(&brokenError{cause: cn.cause, sent: r.sent && !answered})
 	}
 }
+
+// goodbyeError is how a broker ends a connection in order: it has answered all
+// requests that it began, and those without an answer had no effect.
+type goodbyeError struct{ error }
+
+func (e *goodbyeError) Unwrap() error { return e.error }
 
 func (cn *conn) dispatch(f wire.Frame) error {
 	cn.mu.Lock()
@@ -206,6 +215,9 @@ func (cn *conn) dispatch(f wire.Frame) error {
 	switch {
 	case f.Type == wire.TypeError:
 		err := refused(f)
+		if f.ID == 0 && status.CodeOf(err) == status.Unavailable {
+			return &goodbyeError{err}
+		}
 		if f.ID == 0 {
 			return err
 		}
