@@ -96,10 +96,10 @@ func TestBuilderIsFullAtTheMostRecordsAndAtTheMostBytes(t *testing.T) {
 
 func TestBuilderRefusesRecordsWithoutAnEncoding(t *testing.T) {
 	for name, r := range map[string]Record{
-		"a tombstone without a key":      {Kind: Tombstone},
-		"a tombstone with a value":       {Kind: Tombstone, Key: []byte("k"), Value: []byte("v")},
-		"an unknown kind":                {Kind: Checkpoint + 1},
-		"an original in a data batch":    {Original: Original{Epoch: 1}},
+		"a tombstone without a key":      {Kind: Tombstone, Sequence: 6},
+		"a tombstone with a value":       {Kind: Tombstone, Key: []byte("k"), Value: []byte("v"), Sequence: 6},
+		"an unknown kind":                {Kind: Checkpoint + 1, Sequence: 6},
+		"an original in a data batch":    {Original: Original{Epoch: 1}, Sequence: 6},
 		"a sequence that does not go on": {Sequence: 5},
 	} {
 		b := NewBuilder(Options{Producer: &Producer{Band: keyspace.Full()}})

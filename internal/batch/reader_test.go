@@ -41,7 +41,7 @@ func TestRecordsThatNoBuilderWritesAreRefused(t *testing.T) {
 		"a length with a needless byte":      wrap(plain, []byte{0x82, 0, 0, 0}),
 		"a length of more than 64 bits":      wrap(plain, most[:9], []byte{2, 0, 0}),
 		"a length without an end":            wrap(plain, []byte{0x80, 0x80, 0x80}),
-		"no flags":                           wrap(plain, []byte{0, 0, 0}),
+		"no flags":                           wrap(two(plain), []byte{0, 4, 0, 0, 1, 2}),
 		"no time":                            wrap(two(plain), []byte{1, 0, 3, 0, 0, 'v'}),
 		"a time with a needless byte":        wrap(plain, []byte{3, 0, 0x82, 0}),
 		"an unknown flag":                    wrap(plain, []byte{2, 0x80, 0}),

@@ -91,7 +91,7 @@ func TestValidateWantsEveryKeyInTheBand(t *testing.T) {
 	low, high := ^ident.Position(0), ident.Position(0)
 	for i := range 100 {
 		key := fmt.Appendf(nil, "key %d", i)
-		recs = append(recs, Record{Key: key}, Record{Value: []byte("no key may lie anywhere")})
+		recs = append(recs, Record{Key: key})
 		p := keyspace.PositionOf(key)
 		low, high = min(low, p), max(high, p)
 	}
@@ -106,6 +106,15 @@ func TestValidateWantsEveryKeyInTheBand(t *testing.T) {
 			if _, err := Validate(b, Limits{Band: band}); !errors.Is(err, want) {
 				t.Errorf("compression %d, band %s: %v, want %v", c, band, err, want)
 			}
+		}
+	}
+}
+
+func TestValidateTakesRecordsWithoutAKeyInAnyBand(t *testing.T) {
+	b := one(t, Options{}, Record{Value: []byte("no key")})
+	for _, p := range []ident.Position{0, ^ident.Position(0)} {
+		if _, err := Validate(b, Limits{Band: keyspace.Band{First: p, Last: p}}); err != nil {
+			t.Error(err)
 		}
 	}
 }
