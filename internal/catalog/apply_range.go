@@ -107,7 +107,8 @@ func (c Trim) apply(s *State) (Result, error) {
 		return Result{}, fmt.Errorf("%w: range %v has no sealed segment %v", ErrConflict, r.ID, c.Through)
 	}
 	if t.Version != c.TopicVersion {
-		return Result{}, fmt.Errorf("%w: topic %s has version %d, not %d", ErrConflict, t.Name, t.Version, c.TopicVersion)
+		return Result{}, fmt.Errorf("%w: topic %s has version %d, not %d",
+			ErrConflict, t.Name, t.Version, c.TopicVersion)
 	}
 	retired := appendRetired(nil, t.ID, r.Segments[:i+1])
 	if err := s.roomToRetire(len(retired)); err != nil {
@@ -126,7 +127,8 @@ func (c Trim) apply(s *State) (Result, error) {
 
 func (c ConfirmRetired) apply(s *State) (Result, error) {
 	if len(c.Retired) > MaxConfirm {
-		return Result{}, fmt.Errorf("%w: %d segments confirmed at once, at most %d", ErrMalformed, len(c.Retired), MaxConfirm)
+		return Result{}, fmt.Errorf("%w: %d segments confirmed at once, at most %d",
+			ErrMalformed, len(c.Retired), MaxConfirm)
 	}
 	for _, r := range c.Retired {
 		if known, ok := s.retired[r.Segment]; ok && known != r {
@@ -225,7 +227,8 @@ func (r *Range) firstKept() ident.SegmentID {
 
 func (r *Range) roomToSeal(limit int) error {
 	if len(r.Segments) >= limit {
-		return status.New(status.LimitReached, "range %v has %d sealed segments, the most that it may have", r.ID, len(r.Segments))
+		return status.New(status.LimitReached, "range %v has %d sealed segments, the most that it may have",
+			r.ID, len(r.Segments))
 	}
 	return nil
 }

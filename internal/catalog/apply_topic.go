@@ -35,8 +35,8 @@ func (c CreateTopic) apply(s *State) (Result, error) {
 	}
 	scope, ok := s.namespace(c.Name)
 	if !ok {
-		return Result{}, status.New(status.NotSupported, "there is no namespace %s/%s, and this version cannot create one",
-			c.Name.Tenant, c.Name.Namespace)
+		return Result{}, status.New(status.NotSupported,
+			"there is no namespace %s/%s, and this version cannot create one", c.Name.Tenant, c.Name.Namespace)
 	}
 	if s.Len() >= MaxTopics {
 		return Result{}, status.New(status.LimitReached, "there are %d topics, the most that a catalog holds", s.Len())

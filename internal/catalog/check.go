@@ -177,8 +177,9 @@ func (s *State) checkRetired(used *usedIDs) error {
 
 func (s *State) checkTombstones() error {
 	n := len(s.tombstones)
-	if n != len(s.gone) || n > MaxTombstones || uint64(n) > s.deletions || n < MaxTombstones && uint64(n) != s.deletions {
-		return fmt.Errorf("%d tombstones of %d ids after %d deletions, at most %d", n, len(s.gone), s.deletions, MaxTombstones)
+	if n != len(s.gone) || uint64(n) != min(s.deletions, MaxTombstones) {
+		return fmt.Errorf("%d tombstones of %d ids after %d deletions, at most %d",
+			n, len(s.gone), s.deletions, MaxTombstones)
 	}
 	for _, t := range s.tombstones {
 		if err := t.Name.check(); err != nil {

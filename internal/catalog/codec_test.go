@@ -98,8 +98,8 @@ func TestCommandBytesAreRefused(t *testing.T) {
 		{"newer", bytesOf(newer), "catalog command of version 2, this program knows version 1", status.DataNewer},
 		{"no version", bytesOf(noVersion), "without a version", status.DataCorrupt},
 		{"no kind", bytesOf(noKind), "no kind", status.DataCorrupt},
-		{"unknown kind", protowire.AppendVarint(protowire.AppendTag(bytesOf(noKind), 99, protowire.VarintType), 1), "no kind", status.DataCorrupt},
-		{"unknown field", protowire.AppendVarint(protowire.AppendTag(slices.Clone(good), 99, protowire.VarintType), 1), "does not know", status.DataCorrupt},
+		{"unknown kind", withField99(bytesOf(noKind)), "no kind", status.DataCorrupt},
+		{"unknown field", withField99(good), "does not know", status.DataCorrupt},
 		{"short id", bytesOf(shortID), "an identity of 5 bytes", status.DataCorrupt},
 		{"long zero", bytesOf(zeroID), "canonical", status.DataCorrupt},
 		{"wide number", bytesOf(wide), "canonical", status.DataCorrupt},
@@ -112,6 +112,12 @@ func TestCommandBytesAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want code %s and %q", tc.name, c, err, tc.code, tc.says)
 		}
 	}
+}
+
+// withField99 adds a field that no version knows to a message.
+func withField99(b []byte) []byte {
+	b = protowire.AppendTag(slices.Clone(b), 99, protowire.VarintType)
+	return protowire.AppendVarint(b, 1)
 }
 
 func TestSnapshotComesBackAsItWas(t *testing.T) {
@@ -173,7 +179,10 @@ func TestSnapshotIsOfTheMomentOfTheCall(t *testing.T) {
 			Topic: identity(1), Range: 1, Epoch: 2, Version: 5, Open: 5,
 			Seal: Seal{End: 400, Digest: 1, Users: 1, LastTime: 1 << 40},
 		},
-		CreateTopic{ID: identity(9), Name: Name{"default", "default", "a"}, Type: Log, Settings: DefaultSettings(), Owner: process1, Deletions: 1},
+		CreateTopic{
+			ID: identity(9), Name: Name{"default", "default", "a"}, Type: Log, Settings: DefaultSettings(),
+			Owner: process1, Deletions: 1,
+		},
 	} {
 		apply(t, s, c)
 	}

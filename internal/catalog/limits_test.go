@@ -144,7 +144,8 @@ func TestARangeAtItsLimitIsStillGranted(t *testing.T) {
 	}
 	grant := func(now *Range) Grant {
 		return Grant{
-			Topic: id, Range: 1, Epoch: now.Epoch, Version: now.Version, Open: now.Open.ID, Seal: seal(now.Open), Owner: process2,
+			Topic: id, Range: 1, Epoch: now.Epoch, Version: now.Version, Open: now.Open.ID, Seal: seal(now.Open),
+			Owner: process2,
 		}
 	}
 	for range grantReserve {

@@ -56,6 +56,7 @@ func TestLoaderRefusesWhatIsNotASnapshot(t *testing.T) {
 	newer := &pb.SnapshotItem{Item: &pb.SnapshotItem_Header{Header: &pb.SnapshotHeader{Version: SnapshotVersion + 1}}}
 	versionless := &pb.SnapshotItem{Item: &pb.SnapshotItem_Header{Header: &pb.SnapshotHeader{}}}
 	good := forge(t, items...)
+	footer := func(digest uint64) *pb.SnapshotItem { return footerItem(uint64(len(items)), digest) }
 
 	for _, tc := range []struct {
 		name   string
@@ -68,9 +69,9 @@ func TestLoaderRefusesWhatIsNotASnapshot(t *testing.T) {
 		{"a chunk twice", [][]byte{good[0], good[0]}, "chunk 0 comes in its place"},
 		{"a chunk after the footer", append(slices.Clone(good), marshalChunk(t, 2)), "follows the footer"},
 		{"an empty chunk", [][]byte{good[0], marshalChunk(t, 1)}, "it is empty"},
-		{"a footer in company", [][]byte{marshalChunk(t, 0, append(items, footerItem(uint64(len(items)), xxh3.Hash(nil)))...)}, "not alone"},
-		{"a wrong count", [][]byte{good[0], marshalChunk(t, 1, footerItem(1, xxh3.Hash(good[0])))}, "the footer ends 1 items"},
-		{"a wrong digest", [][]byte{good[0], marshalChunk(t, 1, footerItem(uint64(len(items)), 1))}, "the footer ends"},
+		{"a footer in company", [][]byte{marshalChunk(t, 0, append(items, footer(xxh3.Hash(nil)))...)}, "not alone"},
+		{"a wrong count", [][]byte{good[0], marshalChunk(t, 1, footerItem(1, xxh3.Hash(good[0])))}, "ends 1 items"},
+		{"a wrong digest", [][]byte{good[0], marshalChunk(t, 1, footer(1))}, "the footer ends"},
 		{"a newer version", forge(t, newer), "catalog snapshot of version 2, this program knows version 1"},
 		{"no version", forge(t, versionless), "without a version"},
 		{"no header", forge(t, without(0)...), "out of order"},

@@ -128,8 +128,8 @@ func (s Settings) Weak() bool { return s.Ack != AckQuorum || s.Fsync != FsyncAlw
 func (s Settings) Check() error {
 	for i := range settingsTable {
 		row := &settingsTable[i]
-		text, back := row.get(&s), s
-		if err := row.set(&back, text); err != nil || back != s {
+		text, scratch := row.get(&s), s
+		if err := row.set(&scratch, text); err != nil {
 			return status.New(status.InvalidArgument, "setting %s: %s is not allowed, allowed: %s",
 				row.Name, quote(text), row.Allowed)
 		}

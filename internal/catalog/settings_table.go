@@ -38,13 +38,15 @@ const day = 24 * time.Hour
 var settingsTable = []Setting{
 	{
 		Name: "ack", Default: "quorum", Allowed: "quorum, primary",
-		Meaning: "which stores must have a batch before it is acknowledged: a majority of its replicas, or the primary alone",
-		get:     func(s *Settings) string { return s.Ack.String() }, set: setAck,
+		Meaning: "which stores must have a batch before it is acknowledged: a majority of its replicas, or the " +
+			"primary alone",
+		get: func(s *Settings) string { return s.Ack.String() }, set: setAck,
 	},
 	{
 		Name: "fsync", Default: "always", Allowed: "always, never, or an interval from 1ms to 1h",
-		Meaning: "when a batch is forced to stable storage: before it is acknowledged, when the system likes, or each interval",
-		get:     func(s *Settings) string { return s.Fsync.String() }, set: setFsync,
+		Meaning: "when a batch is forced to stable storage: before it is acknowledged, when the system likes, " +
+			"or each interval",
+		get: func(s *Settings) string { return s.Fsync.String() }, set: setFsync,
 	},
 	{
 		Name: "replicas", Default: "auto", Allowed: "auto, or a number from 1 to " + strconv.Itoa(MaxReplicas),

@@ -138,13 +138,21 @@ func TestSettingErrorsNameSettingValueAndWhatIsAllowed(t *testing.T) {
 			`setting segment-bytes: "1KiB" is not allowed (it is out of bounds), ` +
 				`allowed: 64KiB to 16GiB, in bytes or with KiB, MiB, GiB or TiB`,
 		},
-		{"retention-age", "5", `setting retention-age: "5" is not allowed (a duration is like 500ms, 90s, 1h30m or 7d), allowed: 0, or 1s to 36500d`},
+		{
+			"retention-age", "5",
+			`setting retention-age: "5" is not allowed (a duration is like 500ms, 90s, 1h30m or 7d), ` +
+				`allowed: 0, or 1s to 36500d`,
+		},
 		{"ack", "all", `setting ack: "all" is not allowed (it is none of the choices), allowed: quorum, primary`},
-		{"replicas", "9", `setting replicas: "9" is not allowed (it is out of bounds), allowed: auto, or a number from 1 to 7`},
+		{
+			"replicas", "9",
+			`setting replicas: "9" is not allowed (it is out of bounds), allowed: auto, or a number from 1 to 7`,
+		},
 		{"type", "cache", `the type of a topic is fixed when it is created`},
 		{"name", "x", `the name of a topic is fixed when it is created`},
 		{
-			"color", "red", `there is no setting "color", the settings are ack, fsync, replicas, segment-bytes, segment-age, ` +
+			"color", "red",
+			`there is no setting "color", the settings are ack, fsync, replicas, segment-bytes, segment-age, ` +
 				`retention-bytes, retention-age, max-value-bytes`,
 		},
 	} {

@@ -92,7 +92,8 @@ func topicItems(t *Topic) iter.Seq[*pb.SnapshotItem] {
 
 func (s *State) headerItem() *pb.SnapshotItem {
 	return &pb.SnapshotItem{Item: &pb.SnapshotItem_Header{Header: &pb.SnapshotHeader{
-		Version: SnapshotVersion, NextRange: uint64(s.nextRange), NextSegment: uint64(s.nextSegment), Deletions: s.deletions,
+		Version: SnapshotVersion, NextRange: uint64(s.nextRange), NextSegment: uint64(s.nextSegment),
+		Deletions: s.deletions,
 	}}}
 }
 
