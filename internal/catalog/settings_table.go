@@ -39,7 +39,7 @@ var settingsTable = []Setting{
 	{
 		Name: "ack", Default: "quorum", Allowed: "quorum, primary",
 		Meaning: "which stores must have a batch before it is acknowledged: a majority of its replicas, or the " +
-			"primary alone",
+			"primary's alone",
 		get: func(s *Settings) string { return s.Ack.String() }, set: setAck,
 	},
 	{
