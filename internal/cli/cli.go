@@ -81,6 +81,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(),
 		a.demoCommand(),
+		a.benchCommand(),
 		a.topicCommand(),
 		a.completesTopic(a.produceCommand(), cobra.ShellCompDirectiveDefault),
 		a.completesTopic(a.consumeCommand(), cobra.ShellCompDirectiveNoFileComp),

@@ -1,0 +1,218 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quirelog/quire/client"
+)
+
+// fanout measures subscribers that follow the tail: from the sending of a
+// record until a subscriber's program has it.
+func (r *run) fanout(ctx context.Context) error {
+	f := &fan{
+		run: r, times: NewLatencies(), moved: make(chan struct{}, 1),
+		step: max(r.Ahead/8, 1),
+	}
+	if err := f.subscribe(ctx); err != nil {
+		return err
+	}
+	if err := r.floorBefore(ctx); err != nil {
+		return err
+	}
+	r.tell("writing, with %d subscribers", r.Subscribers)
+	began := time.Now()
+	spent, err := r.spend(ctx, func() error { return f.follow(ctx) })
+	if err != nil {
+		return err
+	}
+	r.result.Errors, _ = r.ledger.Errors()
+	r.result.count(f.read(), f.over.Sub(began), r.weight())
+	r.result.Latency = "from sending a record until a subscriber has it, every 8th"
+	r.result.Quantiles = f.times.Quantiles()
+	spent()
+	if err := r.floorAfter(ctx); err != nil {
+		return err
+	}
+	if !r.Verify {
+		return nil
+	}
+	for _, s := range f.subscribers {
+		if err := s.v.Complete(); err != nil {
+			return err
+		}
+	}
+	r.result.Verified = true
+	return nil
+}
+
+// sampled is one in how many deliveries is timed: the clock would cost more
+// than the delivery.
+const sampled = 8
+
+// fan is a writer and those that follow it.
+type fan struct {
+	*run
+	times       *Latencies
+	subscribers []*subscriber
+	over        time.Time
+
+	// sent counts what passed the gate. The gate is open up to allowed.
+	sent    atomic.Uint64
+	allowed atomic.Uint64
+	// moved gets a token when a subscriber went step further.
+	moved chan struct{}
+	step  uint64
+	// target is how many records each subscriber gets; 0 until it is known.
+	target atomic.Uint64
+}
+
+// subscriber is one of those that follow.
+type subscriber struct {
+	*fan
+	index int
+	sub   *client.Subscription
+	v     *Verifier
+	read  atomic.Uint64
+}
+
+// subscribe makes the subscribers, each on a connection of its own.
+func (f *fan) subscribe(ctx context.Context) error {
+	for i := range f.Subscribers {
+		c, err := f.dial(ctx)
+		if err != nil {
+			return err
+		}
+		sub, err := c.Subscribe(ctx, f.names[0], client.Start())
+		if err != nil {
+			return err
+		}
+		f.subscribers = append(f.subscribers, &subscriber{
+			fan: f, index: i, sub: sub, v: NewVerifier(f.content, f.ledger),
+		})
+	}
+	return nil
+}
+
+// follow writes and returns when every subscriber has all of it, or makes no
+// progress any more.
+func (f *fan) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f.allowed.Store(f.Ahead)
+	var following sync.WaitGroup
+	for _, s := range f.subscribers {
+		following.Go(func() {
+			if err := s.take(); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	finished := make(chan struct{})
+	l := &load{run: f.run, records: f.Records, times: NewLatencies(), gate: f.gate}
+	_, err := l.write(ctx)
+	go func() {
+		defer close(finished)
+		following.Wait()
+	}()
+	if err == nil {
+		f.target.Store(max(f.ledger.Acked(), 1))
+		f.await(finished)
+	}
+	f.over = time.Now()
+	for _, s := range f.subscribers {
+		_ = s.sub.Close()
+	}
+	<-finished
+	return context.Cause(ctx)
+}
+
+// gate keeps the writer from running away from the slowest subscriber.
+func (f *fan) gate(ctx context.Context) error {
+	n := f.sent.Add(1)
+	for n > f.allowed.Load() {
+		slowest := f.subscribers[0].read.Load()
+		for _, s := range f.subscribers {
+			slowest = min(slowest, s.read.Load())
+		}
+		f.allowed.Store(slowest + f.Ahead)
+		if n <= slowest+f.Ahead {
+			f.poke() // another worker may wait as well
+			break
+		}
+		select {
+		case <-f.moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (f *fan) poke() {
+	select {
+	case f.moved <- struct{}{}:
+	default:
+	}
+}
+
+// await waits for the subscribers, as long as any makes progress.
+func (f *fan) await(finished <-chan struct{}) {
+	ticks := time.NewTicker(10 * time.Millisecond)
+	defer ticks.Stop()
+	before, since := f.read(), time.Now()
+	for {
+		// One that had everything before the target was known waits for more.
+		for _, s := range f.subscribers {
+			if s.read.Load() >= f.target.Load() {
+				_ = s.sub.Close()
+			}
+		}
+		select {
+		case <-finished:
+			return
+		case <-ticks.C:
+		}
+		switch now := f.read(); {
+		case now != before:
+			before, since = now, time.Now()
+		case time.Since(since) > patience:
+			return
+		}
+	}
+}
+
+// read counts all deliveries.
+func (f *fan) read() (n uint64) {
+	for _, s := range f.subscribers {
+		n += s.read.Load()
+	}
+	return n
+}
+
+// take takes records until it has all of them or the subscription is closed.
+func (s *subscriber) take() error {
+	for rec, err := range s.sub.All() {
+		if err != nil {
+			return err
+		}
+		if s.Verify {
+			if err := s.v.Check(rec.Key, rec.Value); err != nil {
+				return err
+			}
+		}
+		n := s.read.Add(1)
+		if n%sampled == 0 {
+			s.times.Add(s.index, time.Since(rec.Time))
+		}
+		if n%s.step == 0 {
+			s.poke()
+		}
+		if target := s.target.Load(); target > 0 && n >= target {
+			return nil
+		}
+	}
+	return nil
+}
