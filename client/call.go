@@ -23,6 +23,10 @@ type call struct {
 	cancel bool
 	// doing says what the call is, after "while".
 	doing string
+
+	// unknown says that it was sent before, had no answer, and is not one that
+	// changes nothing.
+	unknown bool
 }
 
 const always = -1
@@ -30,7 +34,15 @@ const always = -1
 // do makes the call, again where that is safe, and gives the payload of its
 // answer.
 func (c *Client) do(ctx context.Context, call call) ([]byte, error) {
-	var p patience
+	payload, err := c.tryAll(ctx, &call)
+	if call.unknown {
+		err = afterUnknown(err)
+	}
+	return payload, err
+}
+
+func (c *Client) tryAll(ctx context.Context, call *call) ([]byte, error) {
+	p := patience{tries: refusedTries}
 	for {
 		cn, err := c.link.get(ctx, &p)
 		if err != nil {
@@ -79,6 +91,7 @@ func (call *call) mayRepeat(err error) bool {
 		return true
 	case call.again > 0:
 		call.again--
+		call.unknown = true
 		return true
 	}
 	return false

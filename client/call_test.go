@@ -198,6 +198,28 @@ func TestAWriteIsRepeatedAsOftenAsItMay(t *testing.T) {
 	})
 }
 
+func TestAWriteThatMayHaveBeenMadeStaysUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		c := n.client(WithProduceRetries(1))
+		write := background(func() error {
+			_, err := c.Produce(t.Context(), "orders", rec("x"))
+			return err
+		})
+		p := n.accept()
+		p.produce()
+		p.hangUp()
+		p = n.accept()
+		id, _ := p.produce()
+		p.refuse(id, status.DiskFull, "the disk is full")
+		err := <-write
+		wantCode(t, err, status.Unknown)
+		if !strings.Contains(err.Error(), "the disk is full") {
+			t.Errorf("%v does not say what happened then", err)
+		}
+	})
+}
+
 func TestAnOverloadedBrokerIsAskedAgainAFewTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

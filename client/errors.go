@@ -45,14 +45,23 @@ func outcome(err error, write bool) error {
 	case !is:
 		return err
 	case broken.sent && write:
-		return &status.Error{
-			Code:    status.Unknown,
-			Message: "no answer to a request that was sent: " + broken.cause.Error(),
-			Err:     broken.cause,
-		}
+		return unknown("no answer to a request that was sent", broken.cause)
 	default:
 		return asStatus(status.Unavailable, broken.cause)
 	}
+}
+
+func unknown(what string, cause error) error {
+	return &status.Error{Code: status.Unknown, Message: what + ": " + cause.Error(), Err: cause}
+}
+
+// afterUnknown is what a caller is told of err if an earlier try of the same
+// write had no answer: whatever became of this one, that may have been made.
+func afterUnknown(err error) error {
+	if err == nil || status.CodeOf(err) == status.Unknown {
+		return err
+	}
+	return unknown("no answer to a request that was sent, and then", err)
 }
 
 // contextError says that ctx ended while the client did what is said. It

@@ -28,9 +28,12 @@ type pack struct {
 	// dones are the callbacks, without the nil ones.
 	dones []func(error)
 
-	tries int
 	state packState
-	err   error // why it failed, once settled
+	// unknowns counts the connections that broke while they had the batch.
+	unknowns int
+	// refusal is why the broker refused it for now, if it did.
+	refusal error
+	err     error // why it failed, once settled
 }
 
 type packState uint8
@@ -40,7 +43,8 @@ const (
 	gathering packState = iota
 	// flying: the connection has it.
 	flying
-	// grounded: it comes from a broken connection and is to be sent again.
+	// grounded: it was refused for now, or comes from a broken connection, and
+	// is to be sent again.
 	grounded
 	// settled: its outcome is known, as far as it will be.
 	settled
@@ -58,10 +62,17 @@ func (k *pack) answer(f wire.Frame) (bool, error) {
 
 // fail is the handler's.
 func (k *pack) fail(err error) {
-	if broken, is := asBroken(err); is && k.p.ground(k, broken) {
-		return
+	if !k.p.ground(k, err) {
+		k.p.settle(k, outcome(err, true))
 	}
-	k.p.settle(k, outcome(err, true))
+}
+
+// settle notes the outcome. The caller holds the producer's lock.
+func (k *pack) settle(err error) {
+	if k.unknowns > 0 {
+		err = afterUnknown(err)
+	}
+	k.state, k.err = settled, err
 }
 
 // fits says whether a record of about size more bytes goes into the pack.

@@ -11,32 +11,41 @@ import (
 // patience is how long one request or subscription has waited for a broker
 // that serves it, and how often it was refused.
 type patience struct {
+	// tries is how often a request is made in all while the broker has too
+	// much to do; 0 is as often as there is time for.
+	tries int
+
 	waited  time.Duration
 	refused int
 }
 
 // calm forgets the trouble: there was an answer.
-func (p *patience) calm() { *p = patience{} }
+func (p *patience) calm() { *p = patience{tries: p.tries} }
 
-// refusedTries is how often a request is made in all while the broker has too
-// much to do. A broker that cannot serve at all is given as long as one that
-// cannot be reached.
+// refusedTries are the tries of a single request, whose caller should know
+// soon that the broker has too much to do. A broker that cannot serve at all
+// is given as long as one that cannot be reached.
 const refusedTries = 5
+
+// passing says whether a refusal had no effect and may be gone in a moment.
+func passing(err error) bool {
+	switch status.CodeOf(err) {
+	case status.Overloaded, status.RangeMoved, status.Unavailable:
+		return true
+	}
+	return false
+}
 
 // bear says whether a request that was refused with err shall be made again,
 // after a pause that grows from firstRefused to lastRefused.
 func (p *patience) bear(ctx context.Context, err error, limit time.Duration) bool {
 	p.refused++
-	switch status.CodeOf(err) {
-	case status.Overloaded, status.RangeMoved:
-		if p.refused >= refusedTries {
-			return false
-		}
-	case status.Unavailable:
-		if limit > 0 && p.waited >= limit {
-			return false
-		}
-	default:
+	switch {
+	case !passing(err):
+		return false
+	case p.tries > 0 && p.refused >= p.tries && status.CodeOf(err) != status.Unavailable:
+		return false
+	case limit > 0 && p.waited >= limit:
 		return false
 	}
 	defer p.spend(time.Now())

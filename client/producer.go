@@ -42,13 +42,15 @@ type Producer struct {
 	settledAny chan struct{}
 
 	mu sync.Mutex
-	// cur gathers; ready is full and waits to be sent; flight was sent and is
-	// not completed. All are in the order of Send. flying counts those of
-	// flight that the connection has.
+	// cur gathers; ready is full and waits to be sent; flight was sent at least
+	// once and is not completed. All are in the order of Send. flying counts
+	// those of flight that the connection has.
 	cur    *pack
 	ready  []*pack
 	flight []*pack
 	flying int
+	// returned says that batches of flight came back and are to be sent again.
+	returned bool
 	// builders is how many there are, spares are those that no pack has.
 	builders int
 	spares   []*batch.Builder

@@ -338,6 +338,126 @@ func TestRetriesSendInOrderAgain(t *testing.T) {
 	})
 }
 
+func TestRefusedBatchesAreSentAgainInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(3))
+		defer closeNow(t, p)
+		var o outcomes
+		o.send(t, p, "1", "2", "3", "4")
+		b := n.accept()
+		first, _ := b.produce()
+		second, _ := b.produce()
+		third, _ := b.produce()
+		b.refuse(second, status.Overloaded, "busy")
+		b.ack(first)
+		synctest.Wait()
+		want(t, o.String(), "1:ok") // and the second waits for what becomes of the third
+		b.refuse(third, status.Overloaded, "busy")
+		for _, v := range []string{"2", "3", "4"} {
+			id, vals := b.produce()
+			want(t, vals, []string{v})
+			b.ack(id)
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, o.String(), "1:ok 2:ok 3:ok 4:ok")
+	})
+}
+
+func TestARefusedBatchIsNotSentAfterALaterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(2))
+		defer closeNow(t, p)
+		var o outcomes
+		o.send(t, p, "1", "2", "3")
+		b := n.accept()
+		first, _ := b.produce()
+		second, _ := b.produce()
+		b.refuse(first, status.Overloaded, "busy")
+		b.ack(second)
+		id, vals := b.produce()
+		want(t, vals, []string{"3"})
+		b.ack(id)
+		wantCode(t, p.Flush(t.Context()), status.Overloaded)
+		want(t, o.String(), "1:overloaded 2:ok 3:ok")
+	})
+}
+
+func TestABrokerThatStaysOverloadedMakesRecordsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		p := n.client(WithReconnectTimeout(3*time.Second)).NewProducer("orders", MaxInFlight(1))
+		defer closeNow(t, p)
+		var o outcomes
+		o.send(t, p, "1", "2")
+		flushed := background(func() error { return p.Flush(t.Context()) })
+		b := n.accept()
+		tries := 0
+		go func() {
+			for {
+				f, err := b.r.Next()
+				if err != nil {
+					return
+				}
+				tries++
+				b.refuse(f.ID, status.Overloaded, "busy")
+			}
+		}()
+		wantCode(t, <-flushed, status.Overloaded)
+		want(t, o.String(), "1:overloaded 2:overloaded")
+		synctest.Wait()
+		if tries < 5 || tries > 15 {
+			t.Errorf("%d tries in 3 s", tries)
+		}
+	})
+}
+
+func TestCallbacksStayInOrderWhenALaterBatchWasAnsweredFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(2), Retries(1))
+		defer closeNow(t, p)
+		var o outcomes
+		o.send(t, p, "1", "2")
+		b := n.accept()
+		b.produce()
+		second, _ := b.produce()
+		b.ack(second)
+		synctest.Wait()
+		b.hangUp()
+		b = n.accept()
+		id, vals := b.produce()
+		want(t, vals, []string{"1"})
+		want(t, o.String(), "")
+		b.ack(id)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, o.String(), "1:ok 2:ok")
+	})
+}
+
+func TestWhatMayHaveBeenWrittenStaysUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		p := n.client().NewProducer("orders", Retries(1))
+		defer closeNow(t, p)
+		var o outcomes
+		o.send(t, p, "1")
+		b := n.accept()
+		b.produce()
+		b.hangUp()
+		b = n.accept()
+		id, _ := b.produce()
+		b.refuse(id, status.DiskFull, "full")
+		wantCode(t, p.Flush(t.Context()), status.Unknown)
+		want(t, o.String(), "1:unknown_outcome")
+	})
+}
+
 func TestRetriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

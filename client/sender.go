@@ -23,19 +23,15 @@ func (p *Producer) run() {
 		p.complete(stopped)
 	}()
 	var cn *conn
-	for p.ctx.Err() == nil {
-		if !p.wait(p.due) {
-			break
-		}
-		if cn == nil || cn.broken() {
-			// A batch of the old connection may have to be sent again, before
-			// any other: a new one is used when all of the old one is settled.
-			cn = nil
+	for p.ctx.Err() == nil && p.wait(p.due) {
+		if cn == nil || cn.broken() || p.regrouping() {
+			// What comes back is sent again before anything else, and a new
+			// connection is used when the old one has nothing left.
 			if !p.wait(p.landed) {
 				break
 			}
 			var err error
-			if cn, err = p.connect(); err != nil {
+			if cn, err = p.resume(cn); err != nil {
 				p.giveUp(err)
 				continue
 			}
@@ -48,14 +44,23 @@ func (p *Producer) run() {
 	close(p.done)
 }
 
-// connect gives a connection. How long there was none counts from the last
-// answer on, so that connections that break at once do not keep records for
-// ever.
-func (p *Producer) connect() (*conn, error) {
+// resume gives a connection on which to go on, after a pause if the broker
+// refused what came back.
+//
+// How long there is trouble counts from the last answer on, so that
+// connections that break at once do not keep records for ever.
+func (p *Producer) resume(cn *conn) (*conn, error) {
 	p.mu.Lock()
+	refusal := p.regroup()
 	patience := p.patience
 	p.mu.Unlock()
-	cn, err := p.c.link.get(p.ctx, &patience)
+	var err error
+	switch {
+	case refusal != nil && !patience.bear(p.ctx, refusal, p.c.cfg.reconnectTimeout):
+		err = refusal
+	case cn == nil || cn.broken():
+		cn, err = p.c.link.get(p.ctx, &patience)
+	}
 	if err != nil {
 		patience.calm() // what comes next has waited for nothing yet
 	}
@@ -92,14 +97,14 @@ func (p *Producer) wait(ready func() (bool, time.Duration)) bool {
 	}
 }
 
-// due says whether there is a batch to send now.
+// due says whether there is something to send now.
 func (p *Producer) due() (bool, time.Duration) {
 	switch {
-	case len(p.flight) > 0 && p.flying < len(p.flight) && p.grounded():
+	case p.returned:
 		return true, 0
 	case p.flying >= p.cfg.maxInFlight:
 		return false, 0
-	case len(p.ready) > 0:
+	case len(p.ready) > 0 || p.flying < len(p.flight) && p.grounded() != nil:
 		return true, 0
 	case p.cur.records == 0:
 		return false, 0
@@ -114,36 +119,17 @@ func (p *Producer) due() (bool, time.Duration) {
 	return left <= 0, left
 }
 
-// grounded says whether a batch is to be sent again.
-func (p *Producer) grounded() bool {
-	for _, k := range p.flight {
-		if k.state == grounded {
-			return true
-		}
-	}
-	return false
-}
+// landed says whether the connection has no batch any more.
+func (p *Producer) landed() (bool, time.Duration) { return p.flying == 0, 0 }
 
-// landed says whether the connection has no batch any more, and puts those
-// that are to be sent again before those that never were.
-func (p *Producer) landed() (bool, time.Duration) {
-	if p.flying > 0 {
-		return false, 0
-	}
-	var again, rest []*pack
+// grounded is the first batch that is to be sent again.
+func (p *Producer) grounded() *pack {
 	for _, k := range p.flight {
 		if k.state == grounded {
-			k.state = gathering
-			again = append(again, k)
-		} else {
-			rest = append(rest, k)
+			return k
 		}
 	}
-	if len(again) > 0 {
-		p.flight = rest
-		p.ready = append(again, p.ready...)
-	}
-	return true, 0
+	return nil
 }
 
 // send sends the next batch, if one is still due.
@@ -153,13 +139,14 @@ func (p *Producer) send(cn *conn) {
 		return
 	}
 	p.seal(k)
-	if _, err := cn.start(p.ctx, wire.TypeProduceRequest, p.topic, k.payload, k); err != nil {
-		if broken, is := asBroken(err); is {
-			p.ground(k, broken)
-			return
-		}
-		p.settle(k, p.lost())
+	_, err := cn.start(p.ctx, wire.TypeProduceRequest, p.topic, k.payload, k)
+	if err == nil {
+		return
 	}
+	if p.ctx.Err() != nil {
+		err = p.lost()
+	}
+	k.fail(err)
 }
 
 // seal makes the batch of a pack that gathers no more.
@@ -195,18 +182,23 @@ func (p *Producer) sealAhead() bool {
 func (p *Producer) launch() *pack {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.ready) == 0 {
-		if p.cur.records == 0 {
+	if p.returned {
+		return nil // something came back meanwhile, and goes first
+	}
+	k := p.grounded()
+	if k == nil {
+		if len(p.ready) == 0 && p.cur.records > 0 {
+			p.turn()
+		}
+		if len(p.ready) == 0 {
 			return nil
 		}
-		p.turn()
+		k = p.ready[0]
+		p.ready[0] = nil
+		p.ready = p.ready[1:]
+		p.flight = append(p.flight, k)
 	}
-	k := p.ready[0]
-	p.ready[0] = nil
-	p.ready = p.ready[1:]
-	k.state = flying
-	k.tries++
-	p.flight = append(p.flight, k)
+	k.state, k.refusal = flying, nil
 	p.flying++
 	return k
 }

@@ -2,24 +2,58 @@ package client
 
 import "github.com/quirelog/quire/status"
 
-// ground takes a batch back from a broken connection, to send it again. It is
-// false if that is not allowed.
-func (p *Producer) ground(k *pack, broken *brokenError) bool {
+// ground takes a batch back that was refused for now, or whose connection
+// broke, to send it again. It is false if that is not allowed. The batch keeps
+// its place in flight.
+func (p *Producer) ground(k *pack, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k.state != flying || p.ctx.Err() != nil || final(broken.cause) {
+	broken, is := asBroken(err)
+	switch {
+	case k.state != flying || p.ctx.Err() != nil:
 		return false
-	}
-	if broken.sent && k.tries > p.cfg.retries {
+	case !is && !passing(err), is && final(broken.cause):
 		return false
+	case is && broken.sent && k.unknowns >= p.cfg.retries:
+		return false
+	case !is:
+		k.refusal = err
+	case broken.sent:
+		k.unknowns++
 	}
-	if !broken.sent {
-		k.tries--
-	}
-	k.state = grounded
+	k.state, p.returned = grounded, true
 	p.flying--
 	signal(p.wake)
 	return true
+}
+
+// regrouping says whether batches came back since the last regroup.
+func (p *Producer) regrouping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.returned
+}
+
+// regroup is called when all batches have landed. A batch that was refused
+// while a later one may have been written cannot be sent again without
+// breaking the order: it has failed. Of the others it gives the refusal, if
+// there is one. The caller holds the lock.
+func (p *Producer) regroup() (refusal error) {
+	p.returned = false
+	later := false
+	for i := len(p.flight) - 1; i >= 0; i-- {
+		switch k := p.flight[i]; {
+		case k.state == settled:
+			later = later || k.err == nil || status.CodeOf(k.err) == status.Unknown
+		case k.refusal == nil:
+		case later:
+			k.settle(k.refusal)
+			signal(p.settledAny)
+		default:
+			refusal = k.refusal
+		}
+	}
+	return refusal
 }
 
 // settle notes the outcome of a batch in flight; the first one stays.
@@ -32,27 +66,32 @@ func (p *Producer) settle(k *pack, err error) {
 	case flying:
 		p.flying--
 	}
-	k.state, k.err = settled, err
-	if status.CodeOf(err) != status.Unknown {
+	k.settle(err)
+	if status.CodeOf(k.err) != status.Unknown {
 		p.patience.calm()
 	}
 	signal(p.wake)
 	signal(p.settledAny)
 }
 
-// giveUp fails everything that is not in flight.
+// giveUp fails everything that the connection does not have.
 func (p *Producer) giveUp(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cur.records > 0 {
 		p.turn()
 	}
+	for _, k := range p.flight {
+		if k.state == grounded {
+			k.settle(err)
+		}
+	}
 	for _, k := range p.ready {
 		if k.builder != nil {
 			k.builder.Reset(p.cfg.batchOptions())
 			p.spare(k)
 		}
-		k.state, k.err = settled, err
+		k.settle(err)
 		p.flight = append(p.flight, k)
 	}
 	p.ready = nil
@@ -65,13 +104,9 @@ func (p *Producer) end() {
 	p.ended = true
 	p.wakeWaiters()
 	for _, k := range p.flight {
-		switch k.state {
-		case flying:
-			k.err = outcome(&brokenError{cause: closedError("producer"), sent: true}, true)
-		case grounded:
-			k.err = p.lost()
+		if k.state == flying {
+			k.settle(unknown("no answer to a request that was sent", closedError("producer")))
 		}
-		k.state = settled
 	}
 	p.flying = 0
 	p.mu.Unlock()
