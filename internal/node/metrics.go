@@ -25,6 +25,7 @@ type metrics struct {
 	round          prometheus.Histogram
 	roundAppends   prometheus.Histogram
 	limits         *prometheus.CounterVec
+	damage         prometheus.Counter
 }
 
 func newMetrics(r *prometheus.Registry) *metrics {
@@ -59,6 +60,7 @@ func newMetrics(r *prometheus.Registry) *metrics {
 		roundAppends: histogram("quire_commit_round_appends", "Appends made durable by one commit round.",
 			prometheus.ExponentialBuckets(1, 2, 14)),
 		limits: vec("quire_limit_hits_total", "Times that a limit was hit.", "limit"),
+		damage: counter("quire_scrub_damage_total", "Damages that scrubs found."),
 		syncs:  map[segment.SyncKind]prometheus.Observer{},
 	}
 	syncs := prometheus.NewHistogramVec(prometheus.HistogramOpts{

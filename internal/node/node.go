@@ -45,6 +45,11 @@ type Config struct {
 	WaitingBytes int64
 	// TendInterval is how often retention and ages are looked at. Default 1 s.
 	TendInterval time.Duration
+	// ScrubInterval is how long the broker rests between two readings of all
+	// that is stored; negative is never. Default 24 h.
+	ScrubInterval time.Duration
+	// ScrubRate bounds them, in bytes a second. Default 64 MiB.
+	ScrubRate int64
 }
 
 func (c Config) withDefaults() Config {
@@ -68,6 +73,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.TendInterval == 0 {
 		c.TendInterval = time.Second
+	}
+	if c.ScrubInterval == 0 {
+		c.ScrubInterval = 24 * time.Hour
+	}
+	if c.ScrubRate == 0 {
+		c.ScrubRate = 64 << 20
 	}
 	return c
 }
@@ -128,6 +139,9 @@ func Open(cfg Config) (*Broker, error) {
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.tasks.Go(b.tend)
 	b.tasks.Go(b.deleteRetired)
+	if cfg.ScrubInterval > 0 {
+		b.tasks.Go(b.scrub)
+	}
 	r := store.Recovery()
 	b.log.Info("store open", "store", store.Identity(), "segments", r.Segments, "topics", len(b.topics),
 		"replayed_rounds", r.Rounds, "replayed_bytes", r.Replayed, "kept_bytes", r.Kept, "torn_bytes", r.Torn, "took", r.Took)
@@ -219,6 +233,25 @@ func (b *Broker) tend() {
 		for _, t := range topics {
 			t.rng.tend(now, sound)
 		}
+	}
+}
+
+// scrub reads all that is stored now and then, and reports what is damaged.
+// The damaged segments stay as they are: reads of them answer data_corrupt.
+func (b *Broker) scrub() {
+	timer := time.NewTimer(b.cfg.ScrubInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		_ = b.store.Scrub(b.ctx, b.cfg.ScrubRate, func(err error) {
+			b.metrics.damage.Inc()
+			b.log.Error("stored bytes are damaged; stop the broker and run quire doctor", "err", err)
+		})
+		timer.Reset(b.cfg.ScrubInterval)
 	}
 }
 

@@ -32,8 +32,8 @@ type Subscription struct {
 	gap *startGap
 	// shut: the window was found shut since the last delivery.
 	shut bool
-	// keep ends what drop-newest still delivers before its gap; nil is no end.
-	keep *place
+	// dropped is what drop-newest leaves out once the reader gets there.
+	dropped *hole
 
 	mu      sync.Mutex
 	records int64
@@ -43,6 +43,9 @@ type Subscription struct {
 	closeOnce sync.Once
 	closed    chan struct{}
 }
+
+// hole is a stretch that a reader skips.
+type hole struct{ from, to place }
 
 // Subscribe begins to push a topic. Nothing is delivered before Grant.
 // The errors are those of Fetch.
@@ -156,12 +159,12 @@ func (s *Subscription) push(room bounds) (Delivery, bool, error) {
 	began := time.Now()
 	s.drop()
 	gap := s.gap
-	if s.keep != nil {
-		if left := s.keep.offset - s.at.offset; left > 0 {
-			room.records = min(room.records, int(left))
+	if s.dropped != nil {
+		if s.at.offset < s.dropped.from.offset {
+			room.records = min(room.records, int(s.dropped.from.offset-s.at.offset))
 		} else {
-			gap = s.skipTo(s.rng.committed())
-			s.keep = nil
+			gap = s.skipTo(s.dropped.to)
+			s.dropped = nil
 		}
 	}
 	from := s.at
@@ -205,9 +208,10 @@ func (s *Subscription) drop() {
 		at.epoch = s.rng.epochAt(s.rng.t.catalogRange(), at.offset)
 		s.gap = s.skipTo(at)
 	case OverflowDropNewest:
-		keep := s.at
-		keep.offset += ident.Offset(s.queue)
-		s.keep = &keep
+		if s.dropped == nil {
+			s.dropped = &hole{from: place{s.at.epoch, s.at.offset + ident.Offset(s.queue)}}
+		}
+		s.dropped.to = end
 	}
 }
 
