@@ -78,6 +78,7 @@ func (s *State) succeed(t *Topic, next *Range, seal Seal) Result {
 		// end before the new element and are never appended to, so they do not
 		// see it, and a roll costs the same however many segments there are.
 		next.Segments = append(next.Segments, SealedSegment{*open, seal})
+		next.LastTime = seal.LastTime
 	}
 	next.Version++
 	next.Open = &OpenSegment{
@@ -191,9 +192,8 @@ func (r *Range) checkSeal(seal Seal) error {
 		return malformed("no records, but %+v", seal)
 	case seal.Users > uint64(seal.End-r.Open.Base):
 		return malformed("%d user records in %d", seal.Users, seal.End-r.Open.Base)
-	case seal.End != r.Open.Base && len(r.Segments) > 0 && seal.LastTime < r.Segments[len(r.Segments)-1].LastTime:
-		return malformed("append time runs back from %s to %s",
-			when(r.Segments[len(r.Segments)-1].LastTime), when(seal.LastTime))
+	case seal.End != r.Open.Base && seal.LastTime < r.LastTime:
+		return malformed("append time runs back from %s to %s", when(r.LastTime), when(seal.LastTime))
 	}
 	return nil
 }

@@ -38,6 +38,10 @@ func (r *Range) check() error {
 			ID: g.ID + 1, Epoch: g.Epoch, Base: g.End, UserBefore: g.UserBefore + g.Users, Chain: g.Digest,
 		}
 	}
+	switch n := len(r.Segments); {
+	case n > 0 && r.LastTime != r.Segments[n-1].LastTime, r.LastTime < 0, due.Base == 0 && r.LastTime != 0:
+		return fmt.Errorf("append time %s is not that of its last sealed segment", when(r.LastTime))
+	}
 	if r.Open == nil {
 		if due.Epoch > r.Epoch {
 			return fmt.Errorf("epoch %d below its last segment's %d", r.Epoch, due.Epoch)

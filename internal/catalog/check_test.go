@@ -156,6 +156,8 @@ func TestCheckFindsEachBreach(t *testing.T) {
 		"segment too many users": func(s *State) { rng(s).Segments[1].Users = 101 },
 		"segment end bound":      func(s *State) { split(s).Ranges[0].Segments[0].End = counterBound + 1 },
 		"append times fall":      func(s *State) { rng(s).Segments[1].LastTime = rng(s).Segments[0].LastTime - 1 },
+		"last time":              func(s *State) { rng(s).LastTime-- },
+		"time of no segment":     func(s *State) { split(s).Ranges[1].LastTime = 1 },
 		"open base":              func(s *State) { rng(s).Open.Base++ },
 		"open chain":             func(s *State) { rng(s).Open.Chain++ },
 		"first chain":            func(s *State) { split(s).Ranges[1].Open.Chain = 1 },

@@ -100,7 +100,7 @@ func rangeToPB(r *Range) *pb.Range {
 	m := &pb.Range{
 		Id: uint64(r.ID), FirstPosition: uint64(r.Band.First), LastPosition: uint64(r.Band.Last),
 		Epoch: uint64(r.Epoch), Owner: ownerToPB(r.Owner), Version: r.Version,
-		Start: uint64(r.Start), UserBefore: r.UserBefore,
+		Start: uint64(r.Start), UserBefore: r.UserBefore, LastTimeUs: int64(r.LastTime),
 	}
 	if r.Open != nil {
 		m.Open = openToPB(*r.Open)
@@ -113,7 +113,7 @@ func (d *decoder) rng(m *pb.Range) *Range {
 		ID:    ident.RangeID(m.Id),
 		Band:  keyspace.Band{First: ident.Position(m.FirstPosition), Last: ident.Position(m.LastPosition)},
 		Epoch: ident.Epoch(m.Epoch), Owner: d.owner(m.Owner), Version: m.Version,
-		Start: ident.Offset(m.Start), UserBefore: m.UserBefore,
+		Start: ident.Offset(m.Start), UserBefore: m.UserBefore, LastTime: ident.Timestamp(m.LastTimeUs),
 	}
 	if m.Open != nil {
 		open := d.open(m.Open)

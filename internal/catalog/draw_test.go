@@ -57,16 +57,12 @@ func drawSeal(t *rapid.T, r *Range) Seal {
 	if records == 0 {
 		return EmptySeal(*r.Open)
 	}
-	last := ident.Timestamp(0)
-	if n := len(r.Segments); n > 0 {
-		last = r.Segments[n-1].LastTime
-	}
 	return Seal{
 		End:      r.Open.Base + ident.Offset(records),
 		Digest:   rapid.Uint64().Draw(t, "digest"),
 		Users:    rapid.Uint64Range(0, records+records/20).Draw(t, "users"),
 		Bytes:    rapid.Uint64().Draw(t, "bytes"),
-		LastTime: last + ident.Timestamp(rapid.Int64Range(-1, 10).Draw(t, "later")),
+		LastTime: r.LastTime + ident.Timestamp(rapid.Int64Range(-1, 10).Draw(t, "later")),
 	}
 }
 

@@ -133,7 +133,7 @@ func TestTrimTakesSealedSegmentsFromTheFront(t *testing.T) {
 	for n := range 5 {
 		apply(t, s, Roll{
 			Topic: id, Range: 1, Epoch: 1, Version: uint64(1 + n), Open: ident.SegmentID(1 + n),
-			Seal: Seal{End: ident.Offset(10 * (n + 1)), Digest: uint64(n + 1), Users: 9},
+			Seal: Seal{End: ident.Offset(10 * (n + 1)), Digest: uint64(n + 1), Users: 9, LastTime: ident.Timestamp(n)},
 		})
 	}
 	trim := func(through ident.SegmentID) Trim {
@@ -154,6 +154,14 @@ func TestTrimTakesSealedSegmentsFromTheFront(t *testing.T) {
 	r = topicOf(t, s, id).Ranges[0]
 	equal(t, [...]uint64{uint64(r.Start), r.UserBefore, uint64(len(r.Segments))}, [...]uint64{50, 45, 0})
 	repeat(t, s, trim(5))
+
+	// With nothing left, the append time still does not run back.
+	back := Roll{
+		Topic: id, Range: 1, Epoch: 1, Version: 6, Open: 6, Seal: Seal{End: 51, Digest: 9, Users: 1, LastTime: r.LastTime - 1},
+	}
+	malformed(t, s, back)
+	back.Seal.LastTime = r.LastTime
+	apply(t, s, back)
 }
 
 func TestASealedRangeTakesNoGrantAndNoRoll(t *testing.T) {

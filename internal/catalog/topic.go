@@ -97,6 +97,10 @@ type Range struct {
 	// counts the user records before it.
 	Start      ident.Offset
 	UserBefore uint64
+	// LastTime is the append time of the last batch that was sealed, trimmed
+	// or not: the range's log clock begins there after a restart, so that it
+	// never runs back.
+	LastTime ident.Timestamp
 	// Segments are the sealed segments from Start on, oldest first, each
 	// beginning where the one before it ends. None is empty.
 	Segments []SealedSegment

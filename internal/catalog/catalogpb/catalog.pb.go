@@ -1587,8 +1587,10 @@ type Range struct {
 	Version       uint64                 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	Start         uint64                 `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"`
 	UserBefore    uint64                 `protobuf:"varint,8,opt,name=user_before,json=userBefore,proto3" json:"user_before,omitempty"`
+	// Append time of the last batch that was sealed.
+	LastTimeUs int64 `protobuf:"varint,9,opt,name=last_time_us,json=lastTimeUs,proto3" json:"last_time_us,omitempty"`
 	// Unset in a sealed range.
-	Open          *OpenSegment `protobuf:"bytes,9,opt,name=open,proto3" json:"open,omitempty"`
+	Open          *OpenSegment `protobuf:"bytes,10,opt,name=open,proto3" json:"open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1675,6 +1677,13 @@ func (x *Range) GetStart() uint64 {
 func (x *Range) GetUserBefore() uint64 {
 	if x != nil {
 		return x.UserBefore
+	}
+	return 0
+}
+
+func (x *Range) GetLastTimeUs() int64 {
+	if x != nil {
+		return x.LastTimeUs
 	}
 	return 0
 }
@@ -2127,7 +2136,7 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\fR\x05token\x12\x1d\n" +
 	"\n" +
-	"created_us\x18\a \x01(\x03R\tcreatedUs\"\xac\x02\n" +
+	"created_us\x18\a \x01(\x03R\tcreatedUs\"\xce\x02\n" +
 	"\x05Range\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12%\n" +
 	"\x0efirst_position\x18\x02 \x01(\x06R\rfirstPosition\x12#\n" +
@@ -2137,8 +2146,11 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\aversion\x18\x06 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05start\x18\a \x01(\x04R\x05start\x12\x1f\n" +
 	"\vuser_before\x18\b \x01(\x04R\n" +
-	"userBefore\x121\n" +
-	"\x04open\x18\t \x01(\v2\x1d.quire.catalog.v1.OpenSegmentR\x04open\"\x94\x01\n" +
+	"userBefore\x12 \n" +
+	"\flast_time_us\x18\t \x01(\x03R\n" +
+	"lastTimeUs\x121\n" +
+	"\x04open\x18\n" +
+	" \x01(\v2\x1d.quire.catalog.v1.OpenSegmentR\x04open\"\x94\x01\n" +
 	"\vOpenSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +

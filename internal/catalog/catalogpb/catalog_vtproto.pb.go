@@ -1328,7 +1328,12 @@ func (m *Range) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= size
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
 		i--
-		dAtA[i] = 0x4a
+		dAtA[i] = 0x52
+	}
+	if m.LastTimeUs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LastTimeUs))
+		i--
+		dAtA[i] = 0x48
 	}
 	if m.UserBefore != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UserBefore))
@@ -2271,6 +2276,9 @@ func (m *Range) SizeVT() (n int) {
 	}
 	if m.UserBefore != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.UserBefore))
+	}
+	if m.LastTimeUs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.LastTimeUs))
 	}
 	if m.Open != nil {
 		l = m.Open.SizeVT()
@@ -5658,6 +5666,25 @@ func (m *Range) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LastTimeUs", wireType)
+			}
+			m.LastTimeUs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.LastTimeUs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 10:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Open", wireType)
 			}
