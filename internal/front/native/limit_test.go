@@ -170,7 +170,7 @@ func TestClientThatOnlySendsIsNotReadForever(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		for {
+		for range 3 * wire.MaxInFlight {
 			if _, err := p.nc.Write(append(bufs[0], bufs[1]...)); err != nil {
 				break
 			}

@@ -15,7 +15,7 @@ const (
 	maxRefusals = 64
 	// lingerTime and lingerBytes bound how long a connection that this side
 	// ends is still read from.
-	lingerTime  = time.Second
+	lingerTime  = 2 * time.Second
 	lingerBytes = 2 * wire.MaxFrame
 )
 

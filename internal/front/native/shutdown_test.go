@@ -3,6 +3,8 @@ package native
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +87,26 @@ func TestShutdownCutsWhatDoesNotFinish(t *testing.T) {
 		if s.srv.produces.lent != 0 {
 			t.Errorf("%d bytes are still borrowed", s.srv.produces.lent)
 		}
+	})
+}
+
+// A connection that is stopped while it sets the clock for a frame stays so.
+func TestStoppedConnectionReadsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := New(&fakeBroker{}, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		c := newConn(srv, server)
+		c.stop(errShutdown)
+		c.expect(time.Hour)
+		began := time.Now()
+		_, err = server.Read(make([]byte, 1))
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 0 {
+			t.Errorf("read for %v: %v", time.Since(began), err)
+		}
+		_ = client.Close()
 	})
 }
 
