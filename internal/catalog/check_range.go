@@ -38,8 +38,8 @@ func (r *Range) check() error {
 			ID: g.ID + 1, Epoch: g.Epoch, Base: g.End, UserBefore: g.UserBefore + g.Users, Chain: g.Digest,
 		}
 	}
-	switch n := len(r.Segments); {
-	case n > 0 && r.LastTime != r.Segments[n-1].LastTime, r.LastTime < 0, due.Base == 0 && r.LastTime != 0:
+	n := len(r.Segments)
+	if r.LastTime < 0 || n > 0 && r.LastTime != r.Segments[n-1].LastTime || due.Base == 0 && r.LastTime != 0 {
 		return fmt.Errorf("append time %s is not that of its last sealed segment", when(r.LastTime))
 	}
 	if r.Open == nil {
