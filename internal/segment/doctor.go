@@ -324,7 +324,10 @@ func (d *doctor) finish(names []string) error {
 	if err := d.r.finish(); err != nil {
 		return err
 	}
-	if err := d.s.files.open(names); err != nil {
+	for _, j := range d.r.manifest.journal {
+		d.s.files.size = j.size // the journal's files are used as they are
+	}
+	if err := d.s.files.open(names, d.r.manifest.journal); err != nil {
 		return err
 	}
 	_, err := d.r.checkpoint()

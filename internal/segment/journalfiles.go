@@ -2,6 +2,7 @@ package segment
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -35,7 +36,9 @@ type journalFiles struct {
 
 // open takes over the files that are there, whose content is no longer needed
 // once a new manifest is written, and makes the first if there is none.
-func (j *journalFiles) open(names []string) error {
+// Files that the manifest does not list were never used, and may be less than
+// they look: they are made anew.
+func (j *journalFiles) open(names []string, listed []manifestJournal) error {
 	j.freed = make(chan struct{}, 1)
 	for _, name := range names {
 		var n int
@@ -52,16 +55,11 @@ func (j *journalFiles) open(names []string) error {
 			return fmt.Errorf("stat %s: %w", name, err)
 		}
 		jf := &journalFile{name: name, f: f}
-		// A smaller file is from another configuration, or its making was
-		// cut short.
-		if info.Size() < j.size {
+		known := slices.ContainsFunc(listed, func(m manifestJournal) bool { return m.name == name })
+		// A smaller file is from another configuration.
+		if !known || info.Size() < j.size {
 			j.obsolete = append(j.obsolete, jf)
 			continue
-		}
-		// The page cache may be all that has its size.
-		if err := f.Sync(); err != nil {
-			_ = f.Close()
-			return fmt.Errorf("%s: %w", name, asSyncError(err))
 		}
 		j.all = append(j.all, jf)
 		j.free = append(j.free, jf)

@@ -56,7 +56,9 @@ type recovering struct {
 	// or lack its header, and the journal vouches for it.
 	fresh bool
 	// onDisk: it has a file, whose name is durable after recovery.
-	onDisk  bool
+	onDisk bool
+	// doomed: the journal deletes it further on.
+	doomed  bool
 	touched bool
 	// wipe: the segment was cut, and nothing proves that what lay behind the
 	// cut was wiped.
@@ -90,7 +92,7 @@ func (r *recoverer) run(names []string) (manifest, error) {
 	if err := r.finish(); err != nil {
 		return manifest{}, err
 	}
-	if err := r.s.files.open(names); err != nil {
+	if err := r.s.files.open(names, r.manifest.journal); err != nil {
 		return manifest{}, err
 	}
 	next, err := r.checkpoint()
@@ -143,7 +145,7 @@ func (r *recoverer) journalFile(j manifestJournal) error {
 
 // replay brings the segments to what the journal says.
 func (r *recoverer) replay() error {
-	for _, pass := range []func(*entry, int) error{r.collectCuts, r.apply} {
+	for _, pass := range []func(*entry, int) error{r.foresee, r.apply} {
 		if err := r.entries(pass); err != nil {
 			return err
 		}
@@ -228,7 +230,8 @@ func (r *recoverer) entries(fn func(*entry, int) error) error {
 	return nil
 }
 
-func (r *recoverer) collectCuts(e *entry, n int) error {
+// foresee learns of segments, and of the cuts and deletions that lie ahead.
+func (r *recoverer) foresee(e *entry, n int) error {
 	if e.kind == entryCreate && r.segs[e.instance] == nil {
 		r.segs[e.instance] = &recovering{
 			manifestSegment: manifestSegment{instance: e.instance, meta: e.meta, tip: e.meta.startTip()},
@@ -236,8 +239,13 @@ func (r *recoverer) collectCuts(e *entry, n int) error {
 		}
 		r.manifest.nextInstance = max(r.manifest.nextInstance, e.instance+1)
 	}
-	if g := r.segs[e.instance]; g != nil && e.kind == entryCut {
+	g := r.segs[e.instance]
+	switch {
+	case g == nil:
+	case e.kind == entryCut:
 		g.cuts = append(g.cuts, cutAt{n, e.tip.length})
+	case e.kind == entryDelete:
+		g.doomed = true
 	}
 	return nil
 }
@@ -249,6 +257,9 @@ func (r *recoverer) apply(e *entry, n int) error {
 	}
 	switch e.kind {
 	case entryData:
+		if g.doomed {
+			return nil // its file may be gone already
+		}
 		return r.data(g, e, n)
 	case entryMark:
 		g.wipe = false
@@ -279,6 +290,9 @@ func (r *recoverer) data(g *recovering, e *entry, n int) error {
 	if len(b) == 0 {
 		return nil
 	}
+	if err := r.reaches(g, e.pos); err != nil {
+		return err
+	}
 	if err := r.write(g, b, e.pos); err != nil {
 		return err
 	}
@@ -299,6 +313,29 @@ func (r *recoverer) data(g *recovering, e *entry, n int) error {
 		b = b[h.Size:]
 	}
 	g.tip = at
+	return nil
+}
+
+// reaches checks that a segment's file has all before pos: that was durable
+// when the journal's entry for pos was written.
+func (r *recoverer) reaches(g *recovering, pos int64) error {
+	if pos == headerSize {
+		return nil
+	}
+	info, err := r.s.fs.Stat(r.s.path(g.path))
+	size := int64(0)
+	switch {
+	case err == nil:
+		size = info.Size()
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("stat %s: %w", g.path, err)
+	}
+	for _, p := range g.patches {
+		size = max(size, p.at+int64(len(p.b)))
+	}
+	if size < pos {
+		return corrupt(g.path, size, "it ends before byte %d, through which it was durable", pos)
+	}
 	return nil
 }
 

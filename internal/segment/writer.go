@@ -418,11 +418,15 @@ func (w *writer) syncPart(p *part) error {
 	return nil
 }
 
-// syncName makes the name of g's file durable.
+// syncName makes the name of g's file durable, and the file if there is none.
 func (w *writer) syncName(g *Segment) error {
 	if g.syncedDir {
 		return nil
 	}
+	if _, err := w.s.handles.get(g); err != nil {
+		return err
+	}
+	defer w.s.handles.put(g)
 	if err := syncDir(w.s.fs, w.s.path(segmentDir)); err != nil {
 		return fmt.Errorf("%s: %w", segmentDir, err)
 	}
@@ -435,6 +439,9 @@ func (w *writer) syncWeak(now time.Time) error {
 	for g := range w.weak {
 		if now.Sub(g.weakDirty) < g.meta.Durability.Interval {
 			continue
+		}
+		if err := w.syncName(g); err != nil {
+			return err
 		}
 		if err := w.s.checkpointSegment(g, SyncDirect); err != nil {
 			return err
