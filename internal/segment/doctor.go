@@ -219,57 +219,69 @@ func (g *recovering) overlay(read pieceReader) pieceReader {
 	}
 }
 
-// cutDamaged keeps the damaged file aside and seals the segment where it is
-// good.
+// cutDamaged keeps a copy of the damaged file aside and seals the segment
+// where it is good. Until the manifest is written, a repair that begins again
+// finds the same damage.
 func (d *doctor) cutDamaged(g *recovering, good tip, lost uint64) error {
-	if g.f != nil {
-		if err := g.f.Close(); err != nil {
-			return err
-		}
-		g.f = nil
-	}
-	if err := makeDir(d.s.fs, d.s.path(damagedDir)); err != nil {
+	f, err := d.r.file(g)
+	if err != nil {
 		return err
 	}
-	name := strings.TrimPrefix(g.path, segmentDir+"/")
-	aside := d.s.path(damagedDir + "/" + name)
-	if err := d.s.fs.Rename(d.s.path(g.path), aside); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("set %s aside: %w", g.path, err)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > 0 {
+		if err := d.setAside(f, strings.TrimPrefix(g.path, segmentDir+"/"), info.Size()); err != nil {
+			return fmt.Errorf("set %s aside: %w", g.path, err)
+		}
 	}
 	if err := d.s.fs.Remove(d.s.path(g.path + ".idx")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := d.copyGood(g, aside, good.length); err != nil {
-		return fmt.Errorf("keep the good part of %s: %w", g.path, err)
-	}
-	g.tip, g.sealed, g.lost, g.touched = good, true, lost, true
-	return syncDir(d.s.fs, d.s.path(damagedDir))
-}
-
-// copyGood makes the segment's file anew from the first bytes of another.
-func (d *doctor) copyGood(g *recovering, from string, length int64) error {
+	g.tip, g.sealed, g.lost = good, true, lost
 	if err := d.r.write(g, encodeHeader(d.s.id, g.instance, &g.meta), 0); err != nil {
 		return err
 	}
-	if length == headerSize {
-		return nil
+	_, err = zeroFrom(f, good.length, info.Size())
+	return err
+}
+
+// setAside copies a damaged file, durably, unless that was done before.
+func (d *doctor) setAside(f vfs.File, name string, size int64) error {
+	if err := makeDir(d.s.fs, d.s.path(damagedDir)); err != nil {
+		return err
 	}
-	src, err := d.s.fs.Open(from)
+	aside := d.s.path(damagedDir + "/" + name)
+	if _, err := d.s.fs.Stat(aside); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	to, err := d.s.fs.Create(aside+tempSuffix, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	for at := int64(headerSize); at < length; {
-		b, err := readFull(src, from, at, min(1<<20, length-at))
-		if err != nil {
-			return err
-		}
-		if err := d.r.write(g, b, at); err != nil {
-			return err
+	read := pieces(f)
+	for at := int64(0); at < size && err == nil; {
+		var b []byte
+		if b, err = read(at, min(1<<20, size-at)); len(b) == 0 {
+			break // what cannot be read cannot be kept
 		}
 		at += int64(len(b))
+		_, err = to.Write(b)
 	}
-	return nil
+	if err == nil {
+		err = asSyncError(to.Sync())
+	}
+	if cerr := to.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = d.s.fs.Rename(aside+tempSuffix, aside)
+	}
+	if err == nil {
+		err = syncDir(d.s.fs, d.s.path(damagedDir))
+	}
+	return err
 }
 
 // checkIndex notes a saved index that does not fit; it is only an aid.
