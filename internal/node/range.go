@@ -274,11 +274,11 @@ func (r *rng) step(why succession) (*segment.Segment, error) {
 	seg, there := r.b.store.Segment(open.ID)
 	switch {
 	case mine && !there:
-		return r.create(open, r.logClock(cr))
+		return r.create(open, cr.LastTime)
 	case mine && why == succeedOpen && !seg.Info().Sealed:
 		return seg, nil
 	}
-	seal, last := catalog.EmptySeal(open), r.logClock(cr)
+	seal, last := catalog.EmptySeal(open), cr.LastTime
 	if there {
 		info, err := seg.Seal()
 		if err != nil {
@@ -306,14 +306,6 @@ func (r *rng) step(why succession) (*segment.Segment, error) {
 	}
 	r.t.update(res.Topic)
 	return r.create(res.Opened, last)
-}
-
-// logClock is the largest append time that is known of the range.
-func (r *rng) logClock(cr *catalog.Range) ident.Timestamp {
-	if n := len(cr.Segments); n > 0 {
-		return cr.Segments[n-1].LastTime
-	}
-	return 0
 }
 
 func (r *rng) create(open catalog.OpenSegment, clock ident.Timestamp) (*segment.Segment, error) {
