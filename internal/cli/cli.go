@@ -81,12 +81,18 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(),
 		a.demoCommand(),
+		a.doctorCommand(),
 		a.benchCommand(),
 		a.topicCommand(),
 		a.completesTopic(a.produceCommand(), cobra.ShellCompDirectiveDefault),
 		a.completesTopic(a.consumeCommand(), cobra.ShellCompDirectiveNoFileComp),
 		a.versionCommand(),
 	)
+	for _, cmd := range root.Commands() {
+		if cmd.HasSubCommands() {
+			cmd.RunE = needsSubcommand
+		}
+	}
 	return root
 }
 

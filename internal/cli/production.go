@@ -22,11 +22,12 @@ type production struct {
 	headers  []record.Header
 	patience time.Duration
 
+	// giveUp ends the production at the first failure that further records
+	// would share.
+	giveUp context.CancelCauseFunc
+
 	mu sync.Mutex
 	result
-	// broken is closed at the first failure that further records would share.
-	broken chan struct{}
-	over   bool
 }
 
 // result counts what became of the records.
@@ -34,8 +35,8 @@ type result struct {
 	sent  uint64
 	acked uint64
 	bytes uint64
-	// failures are the first few of the records that were refused or whose
-	// outcome is unknown; failed counts all.
+	// failures are the first few reasons for which records were refused or
+	// have an unknown outcome; failed counts all such records.
 	failures []failure
 	failed   uint64
 }
@@ -43,13 +44,15 @@ type result struct {
 // lost counts the records that were sent and not acknowledged.
 func (r *result) lost() uint64 { return r.sent - r.acked }
 
-// failure is a record that was not acknowledged.
+// failure is a run of records that were not acknowledged for one reason.
 type failure struct {
-	line uint64
-	err  error
+	first, last uint64 // their lines
+	records     uint64
+	reason      string
+	err         error
 }
 
-// maxFailures is how many failures are named one by one.
+// maxFailures is how many runs are named one by one.
 const maxFailures = 10
 
 func newProduction(
@@ -57,7 +60,7 @@ func newProduction(
 ) *production {
 	p := &production{
 		producer: c.NewProducer(topic.Name), maxValue: record.MaxValueBound,
-		headers: headers, patience: patience, broken: make(chan struct{}),
+		headers: headers, patience: patience,
 	}
 	// One value that the broker refuses would take its whole batch with it.
 	if n, err := catalog.ParseSize(topic.Settings["max-value-bytes"]); err == nil {
@@ -73,11 +76,12 @@ func (p *production) run(ctx context.Context, in *input, tick func()) error {
 	// The farewell must outlive ctx: what was read is flushed after a signal.
 	alive, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
-	stop := p.watch(giveUp)
+	p.giveUp = giveUp
+	stop := p.watch()
 	defer stop()
 
 	err := p.sendAll(ctx, alive, in, tick)
-	if e := p.producer.Close(alive); e != nil && err == nil && p.snapshot().failed == 0 {
+	if e := p.producer.Close(alive); err == nil && p.snapshot().failed == 0 {
 		err = e
 	}
 	if cause := context.Cause(alive); cause != nil {
@@ -87,7 +91,7 @@ func (p *production) run(ctx context.Context, in *input, tick func()) error {
 }
 
 // sendAll sends the records of in until it ends, fails, ctx is canceled or
-// the broker cannot take more.
+// the production is given up.
 func (p *production) sendAll(ctx, alive context.Context, in *input, tick func()) error {
 	chunks := read(ctx, in, in.idle)
 	for {
@@ -105,7 +109,7 @@ func (p *production) sendAll(ctx, alive context.Context, in *input, tick func())
 			if c.err != nil {
 				return c.err
 			}
-		case <-p.broken:
+		case <-alive.Done():
 			return nil
 		case <-ctx.Done():
 			return status.New(status.Canceled, "stopped by a signal before the end of the input")
@@ -149,13 +153,17 @@ func (p *production) settle(line, size uint64, err error) {
 		p.bytes += size
 		return
 	}
-	if !ofOneRecord(err) && !p.over {
-		p.over = true
-		close(p.broken)
+	if !ofOneRecord(err) {
+		// What was not sent yet must not follow after a hole.
+		p.giveUp(err)
 	}
 	p.failed++
-	if len(p.failures) < maxFailures {
-		p.failures = append(p.failures, failure{line, err})
+	reason := err.Error()
+	if n := len(p.failures); n > 0 && p.failures[n-1].reason == reason {
+		p.failures[n-1].last = line
+		p.failures[n-1].records++
+	} else if n < maxFailures {
+		p.failures = append(p.failures, failure{line, line, 1, reason, err})
 	}
 }
 
@@ -171,7 +179,7 @@ func ofOneRecord(err error) bool {
 
 // watch gives up when answers are outstanding and none comes for the time
 // that --timeout allows. It returns what ends the watch.
-func (p *production) watch(giveUp context.CancelCauseFunc) (stop func()) {
+func (p *production) watch() (stop func()) {
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -187,7 +195,7 @@ func (p *production) watch(giveUp context.CancelCauseFunc) (stop func()) {
 			now := p.snapshot()
 			settled := now.acked + now.failed
 			if settled == before.acked+before.failed && before.sent > settled {
-				giveUp(status.New(status.Timeout, "no record was acknowledged for %s", p.patience))
+				p.giveUp(status.New(status.Timeout, "no record was acknowledged for %s", p.patience))
 				return
 			}
 			before = now
@@ -210,11 +218,17 @@ func (p *production) snapshot() result {
 // command ends with; err is what ended the sending.
 func (p *production) verdict(w io.Writer, err error) error {
 	r := p.snapshot()
+	more := r.failed
 	for _, f := range r.failures {
-		fmt.Fprintf(w, "quire: line %d was not acknowledged: %s\n", f.line, oneLine(f.err.Error()))
+		lines := fmt.Sprintf("line %d was", f.first)
+		if f.records > 1 {
+			lines = fmt.Sprintf("lines %d to %d were", f.first, f.last)
+		}
+		fmt.Fprintf(w, "quire: %s not acknowledged: %s\n", lines, oneLine(f.reason))
+		more -= f.records
 	}
-	if more := r.failed - uint64(len(r.failures)); more > 0 {
-		fmt.Fprintf(w, "quire: and %d more\n", more)
+	if more > 0 {
+		fmt.Fprintf(w, "quire: and %d more records\n", more)
 	}
 	if err == nil && r.failed > 0 {
 		err = r.failures[0].err

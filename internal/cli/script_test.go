@@ -1,11 +1,14 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,6 +59,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"cmpnames":   cmpnames,
 	"envsubst":   envsubst,
 	"numbers":    numbers,
+	"flip":       flip,
+	"empty":      empty,
 }
 
 // exits STATUS PROGRAM ARGS… is exec for a program that ends with STATUS.
@@ -122,4 +127,36 @@ func numbers(ts *testscript.TestScript, _ bool, args []string) {
 		fmt.Fprintln(&b, i+1)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o666))
+}
+
+// flip DIR TEXT flips a bit where TEXT stands in one of the files below DIR.
+func flip(ts *testscript.TestScript, _ bool, args []string) {
+	flipped := false
+	ts.Check(filepath.WalkDir(ts.MkAbs(args[0]), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || flipped || strings.Contains(d.Name(), "journal") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if at := bytes.Index(b, []byte(args[1])); at >= 0 {
+			b[at] ^= 1
+			flipped = true
+			return os.WriteFile(path, b, 0o666)
+		}
+		return nil
+	}))
+	if !flipped {
+		ts.Fatalf("no file below %s has %q in it", args[0], args[1])
+	}
+}
+
+// empty DIR fails if there is something in DIR.
+func empty(ts *testscript.TestScript, _ bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(entries) > 0 {
+		ts.Fatalf("%s is not empty: %v", args[0], entries)
+	}
 }

@@ -17,7 +17,6 @@ func (a *app) topicCommand() *cobra.Command {
 		Short:   "Create, list, describe, change and delete topics",
 		Example: "  quire topic create orders\n  quire topic list",
 		GroupID: groupData,
-		RunE:    needsSubcommand,
 	}
 	cmd.AddCommand(
 		a.topicCreateCommand(), a.topicListCommand(),

@@ -3,12 +3,17 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/quirelog/quire/internal/batch"
+	"github.com/quirelog/quire/internal/catalog"
+	"github.com/quirelog/quire/internal/wire"
 )
 
 // build says what this binary was made from.
@@ -26,8 +31,10 @@ type build struct {
 func buildVersion() build {
 	b := build{
 		Version: "devel", Commit: "unknown", Go: runtime.Version(),
-		System:  runtime.GOOS + "/" + runtime.GOARCH,
-		Formats: map[string]int{"batch": batch.Version},
+		System: runtime.GOOS + "/" + runtime.GOARCH,
+		Formats: map[string]int{
+			"batch": batch.Version, "catalog": catalog.SnapshotVersion, "protocol": wire.Version,
+		},
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -62,8 +69,12 @@ func (a *app) versionCommand() *cobra.Command {
 			if b.Dirty {
 				commit += " (modified)"
 			}
-			_, err := fmt.Fprintf(a.stdout, "quire %s\ncommit %s\ngo %s %s\nformats batch=%d\n",
-				b.Version, commit, b.Go, b.System, b.Formats["batch"])
+			formats := ""
+			for _, name := range slices.Sorted(maps.Keys(b.Formats)) {
+				formats += fmt.Sprintf(" %s=%d", name, b.Formats[name])
+			}
+			_, err := fmt.Fprintf(a.stdout, "quire %s\ncommit %s\ngo %s %s\nformats%s\n",
+				b.Version, commit, strings.TrimPrefix(b.Go, "go"), b.System, formats)
 			return err
 		}),
 	}
