@@ -187,6 +187,10 @@ func (r *Reading) advance() error {
 	if f.err != nil {
 		return f.err
 	}
+	if f.d.cursor == r.d.cursor && !f.d.atEnd && f.d.gap == nil {
+		// Asking again would get the same answer, for ever.
+		return status.New(status.ProtocolViolation, "the broker gives no more of topic %s and does not say why", r.topic)
+	}
 	if err := r.open(&f.d); err != nil {
 		return err
 	}

@@ -92,6 +92,18 @@ func TestAReadingGoesOnWhereAFilterFoundNothing(t *testing.T) {
 	})
 }
 
+func TestAReadingDoesNotAskForTheSameForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := reading(t, newNetwork(t), 500)
+		next := pull(t, r)
+		want(t, next(), "0")
+		id, _ := b.fetch()
+		b.send(wire.TypeDelivery, id, &quirev1.Delivery{Cursor: tokenAt(2)})
+		want(t, next(), "1")
+		want(t, next(), "the broker gives no more of topic orders and does not say why (protocol_violation)")
+	})
+}
+
 func TestAReadingYieldsGaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := reading(t, newNetwork(t), 12)
