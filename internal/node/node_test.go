@@ -230,3 +230,16 @@ func TestDeletedTopicsAreToldApart(t *testing.T) {
 		t.Errorf("the new topic has the old one's records: %v", got)
 	}
 }
+
+func appendTimes(t testing.TB, d node.Delivery) []time.Time {
+	t.Helper()
+	var out []time.Time
+	for _, s := range d.Slices {
+		h, err := batch.ParseHeader(s.Batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, h.AppendTime.Time())
+	}
+	return out
+}
