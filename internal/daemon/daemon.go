@@ -7,9 +7,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	httpfront "github.com/quirelog/quire/internal/front/http"
 	"github.com/quirelog/quire/internal/front/native"
@@ -19,10 +22,11 @@ import (
 // DrainLimit is how long a stopping daemon waits for requests under way.
 const DrainLimit = 10 * time.Second
 
-// Config is what a daemon is told. Node, Listen and Log must be set.
+// Config is what a daemon is told. Node.Dir and Listen must be set.
 type Config struct {
 	// Node configures the broker itself. Its Log and Registry are used by the
-	// fronts too.
+	// fronts too; their defaults are a log that is dropped and a registry of
+	// its own.
 	Node node.Config
 	// Name is what clients are told of the broker: program and version.
 	Name string
@@ -43,6 +47,12 @@ type Config struct {
 func Run(ctx context.Context, cfg Config) error {
 	if err := checkAddresses(cfg); err != nil {
 		return err
+	}
+	if cfg.Node.Log == nil {
+		cfg.Node.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Node.Registry == nil {
+		cfg.Node.Registry = prometheus.NewRegistry()
 	}
 	broker, err := node.Open(cfg.Node)
 	if err != nil {
