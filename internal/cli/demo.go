@@ -42,7 +42,7 @@ func (a *app) demo(ctx context.Context, dir string) error {
 		Env:     withoutSettings(a.environ),
 		Tell:    a.tellStep,
 		Meter: func(label string, total int64) demo.Meter {
-			return a.meter(label, total, 0)
+			return a.meter(label, total, plainCount)
 		},
 	})
 }

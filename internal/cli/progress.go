@@ -21,21 +21,27 @@ type meter struct {
 }
 
 // meter begins a progress bar. A total of 0 is one that is not known. unit is
-// one of decor's sizes, or 0 for a plain count.
+// one of decor's sizes, or plainCount.
 func (a *app) meter(name string, total int64, unit any) *meter {
 	if !isTerminal(a.stderr) {
 		return &meter{}
 	}
 	all := mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(48))
-	before := mpb.PrependDecorators(decor.Name(name))
-	speed := decor.AverageSpeed(unit, "  % .1f")
-	if total <= 0 {
-		after := mpb.AppendDecorators(decor.Current(unit, "% .1f"), speed)
-		return &meter{all, all.AddSpinner(0, before, after)}
+	before, gone := mpb.PrependDecorators(decor.Name(name)), mpb.BarRemoveOnComplete()
+	verb, speed := "%d", decor.AverageSpeed(unit, "  %.0f/s")
+	if unit != plainCount {
+		verb, speed = "% .1f", decor.AverageSpeed(unit, "  % .1f")
 	}
-	after := mpb.AppendDecorators(decor.Counters(unit, "% .1f / % .1f"), speed)
-	return &meter{all, all.AddBar(total, before, after)}
+	if total <= 0 {
+		after := mpb.AppendDecorators(decor.Current(unit, verb), speed)
+		return &meter{all, all.AddSpinner(0, before, after, gone)}
+	}
+	after := mpb.AppendDecorators(decor.Counters(unit, verb+" / "+verb), speed)
+	return &meter{all, all.AddBar(total, before, after, gone)}
 }
+
+// plainCount is the unit of a meter that counts records.
+const plainCount = 0
 
 // Set moves the bar to n.
 func (m *meter) Set(n int64) {
