@@ -95,6 +95,7 @@ func kill(t *testing.T, tree *tree, p proof) {
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay="+overlay, "-count=1", "-vet=off",
 		"-timeout=3m", "-run="+pattern, "./"+p.pkg)
 	cmd.Dir = root()
+	cmd.Env = append(os.Environ(), overlayVariable+"="+overlay)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -23,6 +23,7 @@ var rules = map[string]func(*tree) []string{
 	"dependencies": dependencyProblems,
 	"links":        linkProblems,
 	"names":        documentNameProblems,
+	"places":       placeProblems,
 }
 
 // TestRulesSeeWhatBreaksThem gives each rule a tree that breaks it. An archive

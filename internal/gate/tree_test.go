@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -126,8 +127,45 @@ var readRepository = sync.OnceValues(func() (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := applyOverlay(files); err != nil {
+		return nil, err
+	}
 	return newTree(files)
 })
+
+// overlayVariable names the overlay of the mutant under which a test of this
+// package runs: the compiler sees it anyway, and the rules are to see it too.
+const overlayVariable = "QUIRE_GATE_OVERLAY"
+
+// applyOverlay puts the files of an overlay in the place of those of the tree.
+func applyOverlay(files map[string][]byte) error {
+	name := os.Getenv(overlayVariable)
+	if name == "" {
+		return nil
+	}
+	base, err := filepath.Abs(root())
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var overlay struct{ Replace map[string]string }
+	if err := json.Unmarshal(content, &overlay); err != nil {
+		return err
+	}
+	for old, by := range overlay.Replace {
+		rel, err := filepath.Rel(base, old)
+		if err != nil {
+			return err
+		}
+		if files[filepath.ToSlash(rel)], err = os.ReadFile(by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // ignored says what is no part of the tree: what .gitignore names too, and
 // the trees that break the rules.
