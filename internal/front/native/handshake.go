@@ -12,7 +12,8 @@ import (
 	"github.com/quirelog/quire/status"
 )
 
-// errAnswered says that the client was told in its own language.
+// errAnswered says that nothing more is to be told: the client speaks another
+// protocol and was answered in that, or cannot be.
 var errAnswered = errors.New("not Quire's protocol")
 
 // handshake reads the preface and Hello and answers it.

@@ -21,7 +21,7 @@ type Server struct {
 	// produces and answers are the budgets that all connections share.
 	produces *budget
 	answers  *budget
-	// over is closed by the end of ctx, when connections are cut.
+	// over ends, by end, when all connections are cut.
 	over    context.Context
 	end     context.CancelFunc
 	tasks   sync.WaitGroup // connections

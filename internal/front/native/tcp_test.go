@@ -88,8 +88,8 @@ func TestRefusalOfAHugeFrameArrives(t *testing.T) {
 	_, addr := serveTCP(t, &fakeBroker{}, Config{})
 	p := dialTCP(t, addr)
 	p.hello()
-	frame := make([]byte, wire.HeaderSize+20<<20)
-	copy(frame, "\x00\x00\x40\x01\x14\x00\x00\x00\x09") // 20 MiB, produce, id 9
+	frame := make([]byte, 8<<20)
+	copy(frame, "\x00\x00\x40\x01\x14\x00\x00\x00\x09") // it says 20 MiB, produce, id 9
 	p.write(frame)
 	p.expectError(9, status.FrameTooLarge)
 	p.expectEnd()
