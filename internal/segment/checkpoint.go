@@ -62,12 +62,33 @@ func (c *checkpoints) run() {
 		c.mu.Lock()
 		r := c.want
 		c.mu.Unlock()
-		if err := c.checkpoint(r); err != nil {
+		err := c.checkpoint(r)
+		if isNoSpace(err) && !isSyncError(err) {
+			// The journal keeps all until there is space again.
+			c.s.cfg.Observer.Limit("disk_full")
+			c.retry()
+			continue
+		}
+		if err != nil {
 			c.err = err
 			c.s.fail(err)
 			close(c.failed)
 			return
 		}
+	}
+}
+
+// retry asks for the last request again, in a while.
+func (c *checkpoints) retry() {
+	t := time.NewTimer(spaceInterval)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.stop:
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -85,6 +106,9 @@ func (c *checkpoints) checkpoint(r checkpointRequest) error {
 		return err
 	}
 	c.files.releaseThrough(r.through)
+	if err := c.s.ballast.restore(); err != nil {
+		c.s.cfg.Log.Warn("the ballast is not back yet", "err", err)
+	}
 	return nil
 }
 

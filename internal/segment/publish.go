@@ -1,7 +1,8 @@
 package segment
 
-// publish makes the part's batches readable.
-func (g *Segment) publish(p *part) {
+// publish makes the part's batches readable. A checkpoint that ran since they
+// were written did not know of them, so the mark is set again.
+func (g *Segment) publish(p *part, generation uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.durable
@@ -16,6 +17,8 @@ func (g *Segment) publish(p *part) {
 	if p.direct {
 		g.checkpointed = checkpointed{tip: p.end, sealed: p.seal}
 		g.dirtyFrom.Store(0)
+	} else {
+		g.markDirty(generation)
 	}
 	if p.seal {
 		g.sealed, g.sealing = true, true

@@ -427,6 +427,9 @@ func (s *Store) Close() error {
 		if err == nil {
 			err = s.checkpoints.checkpointAll(checkpointRequest{through: s.writer.generation, seq: s.writer.seq})
 		}
+		if isNoSpace(err) && !isSyncError(err) {
+			err = status.New(status.DiskFull, "the last checkpoint found no space; the next start replays the journal: %w", err)
+		}
 		for _, f := range []func() error{s.handles.close, s.files.close, s.lock.Close} {
 			if cerr := f(); err == nil {
 				err = cerr

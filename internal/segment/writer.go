@@ -480,6 +480,9 @@ func (w *writer) writeJournal() error {
 	return nil
 }
 
+// closePatience is how long a closing store waits for a journal file.
+const closePatience = 10 * time.Second
+
 // rotate goes on in a free journal file and asks for the checkpoint that
 // frees the ones behind. When none is free it waits for that.
 func (w *writer) rotate() error {
@@ -488,6 +491,7 @@ func (w *writer) rotate() error {
 	}
 	w.generation++
 	waited := false
+	closing, giveUp := w.s.closeRequested, (<-chan time.Time)(nil)
 	for {
 		if w.cur = w.files.take(w.generation); w.cur != nil {
 			w.pos = 0
@@ -502,6 +506,10 @@ func (w *writer) rotate() error {
 		case <-w.files.freed:
 		case <-w.s.checkpoints.failed:
 			return w.s.checkpoints.err
+		case <-closing:
+			closing, giveUp = nil, time.After(closePatience)
+		case <-giveUp:
+			return status.New(status.DiskFull, "the journal is full, and no checkpoint found space to free it")
 		}
 	}
 }
@@ -687,7 +695,7 @@ func (w *writer) addMarks(now time.Time) {
 func (w *writer) publish() (failed error) {
 	for _, p := range w.parts {
 		if p.err == nil {
-			p.seg.publish(p)
+			p.seg.publish(p, w.generation)
 		}
 	}
 	for i := range w.ops {
