@@ -90,8 +90,8 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("HTTP_ADDR", m[2])
 }
 
-// stop stops the broker as a supervisor does; it must end cleanly.
-func stop(ts *testscript.TestScript, _ bool, _ []string) {
+// shutdown stops the broker as a supervisor does; it must end cleanly.
+func shutdown(ts *testscript.TestScript, _ bool, _ []string) {
 	p := of(ts).broker
 	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
 	if got := p.wait(ts); got != 0 {
@@ -126,6 +126,26 @@ func prints(ts *testscript.TestScript, _ bool, args []string) {
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(of(ts).other.cmd.Process.Signal(os.Interrupt))
 	ended(ts, neg, args)
+}
+
+// interrupts interrupts the program in the background again and again, until
+// it is gone. It must go by the signal, without a farewell.
+func interrupts(ts *testscript.TestScript, _ bool, _ []string) {
+	p := of(ts).other
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for gone := false; !gone; {
+		select {
+		case <-again.C:
+			_ = p.cmd.Process.Signal(os.Interrupt) // an error means that it is gone
+		case err := <-p.exited:
+			p.exited <- err
+			gone = true
+		}
+	}
+	if got := p.wait(ts); got != -1 {
+		ts.Fatalf("exit status %d, want an end by the signal", got)
+	}
 }
 
 // ended STATUS waits for the program in the background, which must end with

@@ -218,6 +218,24 @@ func (p *production) snapshot() result {
 // command ends with; err is what ended the sending.
 func (p *production) verdict(w io.Writer, err error) error {
 	r := p.snapshot()
+	if r.sent > 1 {
+		r.nameFailures(w)
+	}
+	if err == nil && r.failed > 0 {
+		err = r.failures[0].err
+	}
+	if err == nil || status.CodeOf(err) == status.UsageError {
+		return err
+	}
+	var coded *status.Error
+	if r.lost() > 0 && errors.As(ours(err), &coded) {
+		err = status.New(coded.Code, "%d of %d records were not acknowledged: %s", r.lost(), r.sent, coded.Message)
+	}
+	return failed(err)
+}
+
+// nameFailures says which lines were not acknowledged, and why.
+func (r *result) nameFailures(w io.Writer) {
 	more := r.failed
 	for _, f := range r.failures {
 		lines := fmt.Sprintf("line %d was", f.first)
@@ -230,17 +248,4 @@ func (p *production) verdict(w io.Writer, err error) error {
 	if more > 0 {
 		fmt.Fprintf(w, "quire: and %d more records\n", more)
 	}
-	if err == nil && r.failed > 0 {
-		err = r.failures[0].err
-	}
-	if err == nil || status.CodeOf(err) == status.UsageError {
-		return err
-	}
-	if r.lost() > 0 {
-		var coded *status.Error
-		if errors.As(ours(err), &coded) {
-			err = status.New(coded.Code, "%d of %d records were not acknowledged: %s", r.lost(), r.sent, coded.Message)
-		}
-	}
-	return failed(err)
 }

@@ -39,9 +39,9 @@ func (l *ledger) check(rec record.Record) error {
 
 // has says whether the record at index i was read.
 func (l *ledger) has(i int) bool {
-	key := string(l.quakes.records[i].Key)
-	n := l.next[key]
-	return n > 0 && l.quakes.perKey[key][n-1] >= i
+	key := l.quakes.records[i].Key
+	n := l.next[string(key)]
+	return n > 0 && l.quakes.perKey[string(key)][n-1] >= i
 }
 
 // broken is the error of a promise that was not kept.
