@@ -121,7 +121,7 @@ func (cn *conn) start(
 	case <-ctx.Done():
 		return 0, contextError(ctx, "waiting for one of the requests in flight to end")
 	}
-	if err := cn.out.room(ctx, cn.ended); err != nil {
+	if err := cn.out.hold(ctx, cn.ended, len(payload)); err != nil {
 		<-cn.slots
 		if ctx.Err() != nil {
 			return 0, err
@@ -137,7 +137,7 @@ func (cn *conn) start(
 	id = cn.lastID + 1
 	r := &request{handler: h}
 	// Within the lock, so that frames are sent in the order of their ids.
-	if err := cn.out.put(typ, id, msg, payload, r); err != nil {
+	if err := cn.out.put(typ, id, msg, payload, r, len(payload)); err != nil {
 		<-cn.slots
 		return 0, err
 	}
@@ -149,7 +149,7 @@ func (cn *conn) start(
 // its own. On a broken connection it does nothing.
 func (cn *conn) tell(typ wire.Type, id uint64, msg wire.Message) {
 	if !cn.broken() {
-		_ = cn.out.put(typ, id, msg, nil, nil) // it fails for large messages only
+		_ = cn.out.put(typ, id, msg, nil, nil, 0) // it fails for large messages only
 	}
 }
 

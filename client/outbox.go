@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxWaiting bounds the bytes that wait to be sent before more requests
-	// are taken; one more may always be put.
+	// maxWaiting bounds the bytes of requests that wait to be sent; a request
+	// that finds less may go over it.
 	maxWaiting = 16 << 20
 	// copyBelow: a smaller payload is copied behind its message, because that
 	// costs less than one more buffer in the write.
@@ -34,6 +34,7 @@ type outbox struct {
 	mu      sync.Mutex
 	waiting parcel
 	spare   parcel        // memory for the next parcel
+	held    int           // bytes that have room here
 	freed   chan struct{} // closed when there is room again; nil if nobody waits
 }
 
@@ -41,7 +42,8 @@ type outbox struct {
 type parcel struct {
 	buf    []byte
 	frames []frame
-	size   int
+	size   int // in all
+	held   int // what was held for it
 }
 
 // frame is one frame of a parcel: buf up to end, then payload.
@@ -53,11 +55,13 @@ type frame struct {
 
 func (o *outbox) init() { o.wake = make(chan struct{}, 1) }
 
-// room waits until less than maxWaiting is to be sent.
-func (o *outbox) room(ctx context.Context, ended <-chan struct{}) error {
+// hold waits until less than maxWaiting is to be sent, and then makes room for
+// n bytes.
+func (o *outbox) hold(ctx context.Context, ended <-chan struct{}, n int) error {
 	for {
 		o.mu.Lock()
-		if o.waiting.size < maxWaiting {
+		if o.held < maxWaiting {
+			o.held += n
 			o.mu.Unlock()
 			return nil
 		}
@@ -76,11 +80,13 @@ func (o *outbox) room(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// put adds a frame, if it is not over the limit of a frame.
-func (o *outbox) put(typ wire.Type, id uint64, msg wire.Message, payload []byte, r *request) error {
+// put adds a frame for which held bytes have room. It fails only if the frame
+// is over the limit of one.
+func (o *outbox) put(typ wire.Type, id uint64, msg wire.Message, payload []byte, r *request, held int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := &o.waiting
+	p.held += held
 	before := len(p.buf)
 	var err error
 	if p.buf, err = wire.AppendFrame(p.buf, typ, id, msg, len(payload)); err != nil {
@@ -102,6 +108,7 @@ func (o *outbox) take() parcel {
 	defer o.mu.Unlock()
 	p := o.waiting
 	o.waiting, o.spare = o.spare, parcel{}
+	o.held -= p.held
 	if o.freed != nil {
 		close(o.freed)
 		o.freed = nil

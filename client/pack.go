@@ -36,13 +36,12 @@ type pack struct {
 	err     error // why it failed, once settled
 }
 
+// packState is zero while records are added, and until the first try.
 type packState uint8
 
 const (
-	// gathering: records are added, or it waits to be sent.
-	gathering packState = iota
 	// flying: the connection has it.
-	flying
+	flying packState = iota + 1
 	// grounded: it was refused for now, or comes from a broken connection, and
 	// is to be sent again.
 	grounded

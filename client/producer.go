@@ -21,10 +21,10 @@ import (
 // what is sent meanwhile gathers and goes with the next, so that a lone record
 // is fast and many fill large batches.
 //
-// When a batch fails, its records are not written (or, with
-// [status.Unknown], perhaps), their callbacks are told, and later batches go
-// on. A producer that must not go on after a failure closes itself from its
-// own callback's notice.
+// When a batch fails, its records are not written, their callbacks are told,
+// and later batches go on. With [status.Unknown] they may have been written, or
+// may be written a moment later, after records that were sent after them: the
+// broker may still find them in a connection that broke on this side.
 type Producer struct {
 	c     *Client
 	topic *quirev1.ProduceRequest
