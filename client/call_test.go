@@ -317,6 +317,36 @@ func TestNoMoreRequestsAreInFlightThanTheBrokerAllows(t *testing.T) {
 	})
 }
 
+func TestARequestThatWaitsForItsTurnCanBeCanceledAndMovesToTheNextConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.hello.MaxInFlight = 1
+		c := n.client()
+		write := func(ctx context.Context) <-chan error {
+			return background(func() error {
+				_, err := c.Produce(ctx, "orders", rec("x"))
+				return err
+			})
+		}
+		first := write(t.Context())
+		b := n.accept()
+		b.produce()
+		ctx, cancel := context.WithCancel(t.Context())
+		second, third := write(ctx), write(t.Context())
+		synctest.Wait()
+		cancel()
+		wantCode(t, <-second, status.Canceled)
+		b.hangUp()
+		wantCode(t, <-first, status.Unknown)
+		b = n.accept()
+		id, _ := b.produce()
+		b.ack(id)
+		if err := <-third; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestAnAnswerOutOfTheBlueEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

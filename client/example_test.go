@@ -285,6 +285,19 @@ func ExampleClient_Subscribe() {
 	// later ann: 3 cups
 }
 
+func ExampleFrom() {
+	for _, from := range []client.From{
+		client.Start(), client.End(), client.At(time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC)), client.Cursor("cQ1"),
+	} {
+		fmt.Println(from)
+	}
+	// Output:
+	// start
+	// end
+	// 2016-01-01T00:00:00Z
+	// cursor cQ1
+}
+
 func ExampleAt() {
 	ctx := context.Background()
 	c, stop := open(ctx, "orders", order("ann", "1 book"))

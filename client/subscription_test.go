@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/internal/wire/quirev1"
@@ -347,6 +349,42 @@ func TestABrokerThatIgnoresTheWindowIsCutOff(t *testing.T) {
 			t.Fatalf("it ended with %q", err)
 		}
 	})
+}
+
+func TestASubscriptionAsksForWhatItsOptionsSay(t *testing.T) {
+	for _, test := range []struct {
+		opts []SubscribeOption
+		want *quirev1.SubscribeRequest
+	}{
+		{nil, &quirev1.SubscribeRequest{
+			Overflow: quirev1.Overflow_OVERFLOW_BLOCK,
+			Credit:   &quirev1.Credit{Records: DefaultWindowRecords, Bytes: DefaultWindowBytes},
+		}},
+		{[]SubscribeOption{Window(7, 8), WithOverflow(DropOldest), Queue(9), Key([]byte("k"))}, &quirev1.SubscribeRequest{
+			Overflow: quirev1.Overflow_OVERFLOW_DROP_OLDEST, QueueRecords: 9,
+			Credit: &quirev1.Credit{Records: 7, Bytes: 8},
+			Filter: &quirev1.Filter{By: &quirev1.Filter_Key{Key: []byte("k")}},
+		}},
+		{[]SubscribeOption{WithOverflow(DropNewest), KeyPrefix([]byte("p"))}, &quirev1.SubscribeRequest{
+			Overflow: quirev1.Overflow_OVERFLOW_DROP_NEWEST,
+			Credit:   &quirev1.Credit{Records: DefaultWindowRecords, Bytes: DefaultWindowBytes},
+			Filter:   &quirev1.Filter{By: &quirev1.Filter_KeyPrefix{KeyPrefix: []byte("p")}},
+		}},
+		{[]SubscribeOption{WithOverflow(Disconnect)}, &quirev1.SubscribeRequest{
+			Overflow: quirev1.Overflow_OVERFLOW_DISCONNECT,
+			Credit:   &quirev1.Credit{Records: DefaultWindowRecords, Bytes: DefaultWindowBytes},
+		}},
+	} {
+		s := &Subscription{topic: "orders", resume: tokenAt(5)}
+		s.cfg = subscribeConfig{records: DefaultWindowRecords, bytes: DefaultWindowBytes}
+		for _, opt := range test.opts {
+			opt.setSubscribe(&s.cfg)
+		}
+		test.want.Topic, test.want.Start = "orders", startOf(Cursor(tokenAt(5)))
+		if got := s.request(); !proto.Equal(got, test.want) {
+			t.Errorf("got %v, want %v", got, test.want)
+		}
+	}
 }
 
 func TestOnlyOneIterationRuns(t *testing.T) {
