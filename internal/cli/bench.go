@@ -75,7 +75,7 @@ func (a *app) benchShape(shape, short, example string) *cobra.Command {
 			_, _ = crand.Read(b[:]) // it does not fail
 			s.Seed = binary.LittleEndian.Uint64(b[:])
 		}
-		opts := bench.Options{Metrics: f.metrics, Dir: f.dir, Tell: a.tellBench}
+		opts := bench.Options{Metrics: f.metrics, Dir: f.dir, Timeout: a.timeout, Tell: a.tellBench}
 		if flags.Changed("addr") {
 			opts.Addr = a.addr
 		}

@@ -65,8 +65,9 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 
 // tell prints err once and returns its exit status.
 func (a *app) tell(err error) int {
+	err = ours(err)
 	var coded *status.Error
-	if !errors.As(ours(err), &coded) {
+	if !errors.As(err, &coded) {
 		return 0
 	}
 	row := status.Lookup(coded.Code)
@@ -82,7 +83,9 @@ func (a *app) tell(err error) int {
 		told = told || own.told
 	}
 	if !told {
-		fmt.Fprintf(a.stderr, "quire: %s (%s)\nhint: %s\n", oneLine(coded.Message), coded.Code, hint)
+		code := " (" + string(coded.Code) + ")"
+		message := strings.TrimSuffix(oneLine(err.Error()), code)
+		fmt.Fprintf(a.stderr, "quire: %s%s\nhint: %s\n", message, code, hint)
 	}
 	return exit
 }

@@ -10,7 +10,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -91,7 +90,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	} {
 		s, err := step(ctx)
 		if err != nil {
-			return r.explain(err)
+			return r.explain(ctx, err)
 		}
 		if err := r.Tell(s); err != nil {
 			return err
@@ -131,12 +130,12 @@ func (r *run) stop() {
 }
 
 // explain adds what the broker said last to an error that may come from it.
-func (r *run) explain(err error) error {
-	if r.broker == nil {
+func (r *run) explain(ctx context.Context, err error) error {
+	if r.broker == nil || ctx.Err() != nil {
 		return err
 	}
 	if said := r.broker.lastWords(); said != "" {
-		err = fmt.Errorf("%w; the broker said last: %s", err, said)
+		err = &status.Error{Code: status.CodeOf(err), Message: err.Error() + "; the broker said last: " + said, Err: err}
 	}
 	return err
 }
