@@ -214,8 +214,8 @@ func (s *stretch) take(batches [][]byte, b bounds, match matcher) (bool, error) 
 			if err != nil {
 				return true, err
 			}
-			if m > b.records-s.records {
-				return true, nil
+			if room := b.records - s.records; m > room {
+				return true, s.takePicked(h.Epoch, picked, room)
 			}
 			if m > 0 {
 				s.slices = append(s.slices, Slice{Batch: picked, Take: m})
@@ -228,6 +228,24 @@ func (s *stretch) take(batches [][]byte, b bounds, match matcher) (bool, error) 
 		}
 	}
 	return false, nil
+}
+
+// takePicked takes the first n records of a batch that a filter made, and stops
+// behind the last of them.
+func (s *stretch) takePicked(epoch ident.Epoch, picked []byte, n int) error {
+	var r batch.Reader
+	if err := r.Reset(picked); err != nil {
+		return err
+	}
+	for range n {
+		if !r.Next() {
+			return r.Err()
+		}
+	}
+	s.slices = append(s.slices, Slice{Batch: picked, Take: n})
+	s.records += n
+	s.next = place{epoch, r.Record().Offset + 1}
+	return nil
 }
 
 type matcher func(key []byte, hasKey bool) bool

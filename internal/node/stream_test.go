@@ -193,7 +193,7 @@ func TestFiltersPickByKeyAndPrefix(t *testing.T) {
 	var all []string
 	start := node.Start{}
 	for range 10 {
-		part, cursor := fetch(node.Filter{Key: []byte("k0")}, start, 2)
+		part, cursor := fetch(node.Filter{Key: []byte("k0")}, start, 1)
 		all = append(all, part...)
 		start = node.Start{Kind: node.StartCursor, Cursor: cursor}
 	}

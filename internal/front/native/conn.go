@@ -68,12 +68,15 @@ func (c *conn) run() {
 	}
 	polite := c.leave(err)
 	c.stop(reason(err))
+	answered := false
 	select {
 	case <-c.requests.last():
+		answered = true
 	case <-c.cut.Done():
 	}
 	c.tasks.Wait()
-	if polite && errors.Is(context.Cause(c.stopping), errShutdown) {
+	// The goodbye says that what has no answer had no effect.
+	if polite && answered && errors.Is(context.Cause(c.stopping), errShutdown) {
 		c.tell(0, errShutdown)
 	}
 	c.out.close()
