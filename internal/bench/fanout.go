@@ -12,10 +12,7 @@ import (
 // fanout measures subscribers that follow the tail: from the sending of a
 // record until a subscriber's program has it.
 func (r *run) fanout(ctx context.Context) error {
-	f := &fan{
-		run: r, times: NewLatencies(), moved: make(chan struct{}, 1),
-		step: max(r.Ahead/8, 1),
-	}
+	f := newFan(r)
 	if err := f.subscribe(ctx); err != nil {
 		return err
 	}
@@ -29,7 +26,7 @@ func (r *run) fanout(ctx context.Context) error {
 		return err
 	}
 	r.result.Errors, _ = r.ledger.Errors()
-	r.result.count(f.read(), f.over.Sub(began), r.weight())
+	r.count(f.read(), f.over.Sub(began))
 	r.result.Latency = "from sending a record until a subscriber has it, every 8th"
 	r.result.Quantiles = f.times.Quantiles()
 	spent()
@@ -59,14 +56,23 @@ type fan struct {
 	subscribers []*subscriber
 	over        time.Time
 
-	// sent counts what passed the gate. The gate is open up to allowed.
-	sent    atomic.Uint64
-	allowed atomic.Uint64
+	// turnstile lets one worker at a time wait at the gate, and those behind it
+	// wait for the turnstile. It guards sent, which counts what passed, and
+	// allowed, up to which the gate is open.
+	turnstile     chan struct{}
+	sent, allowed uint64
 	// moved gets a token when a subscriber went step further.
 	moved chan struct{}
 	step  uint64
 	// target is how many records each subscriber gets; 0 until it is known.
 	target atomic.Uint64
+}
+
+func newFan(r *run) *fan {
+	return &fan{
+		run: r, times: NewLatencies(), step: max(r.Ahead/8, 1),
+		turnstile: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+	}
 }
 
 // subscriber is one of those that follow.
@@ -101,7 +107,6 @@ func (f *fan) subscribe(ctx context.Context) error {
 func (f *fan) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f.allowed.Store(f.Ahead)
 	var following sync.WaitGroup
 	for _, s := range f.subscribers {
 		following.Go(func() {
@@ -131,15 +136,18 @@ func (f *fan) follow(ctx context.Context) error {
 
 // gate keeps the writer from running away from the slowest subscriber.
 func (f *fan) gate(ctx context.Context) error {
-	n := f.sent.Add(1)
-	for n > f.allowed.Load() {
+	select {
+	case f.turnstile <- struct{}{}:
+		defer func() { <-f.turnstile }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for f.sent >= f.allowed {
 		slowest := f.subscribers[0].read.Load()
 		for _, s := range f.subscribers {
 			slowest = min(slowest, s.read.Load())
 		}
-		f.allowed.Store(slowest + f.Ahead)
-		if n <= slowest+f.Ahead {
-			f.poke() // another worker may wait as well
+		if f.allowed = slowest + f.Ahead; f.sent < f.allowed {
 			break
 		}
 		select {
@@ -148,6 +156,7 @@ func (f *fan) gate(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	f.sent++
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (r *run) fetch(ctx context.Context) error {
 	for _, rd := range readers {
 		read += rd.read
 	}
-	r.result.count(read, took, r.weight())
+	r.count(read, took)
 	spent()
 	if err := r.probe(ctx, readers[0]); err != nil {
 		return err

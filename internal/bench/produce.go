@@ -22,7 +22,7 @@ func (r *run) produce(ctx context.Context) error {
 		return err
 	}
 	r.result.Errors, _ = r.ledger.Errors()
-	r.result.count(r.ledger.Acked(), took, r.weight())
+	r.count(r.ledger.Acked(), took)
 	r.result.Latency = "from sending a record to its acknowledgement"
 	r.result.Quantiles = times.Quantiles()
 	spent()

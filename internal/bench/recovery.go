@@ -46,7 +46,7 @@ func (r *run) recovery(ctx context.Context) error {
 	r.result.Latency = "from the start of the process to the first record fetched, once"
 	r.result.Quantiles = Quantiles{us, us, us, us}
 	r.result.RecoveryTimes = times
-	r.result.count(times.Acknowledged, took, r.weight())
+	r.count(times.Acknowledged, took)
 	r.result.spent(usage{before: meters{}, after: now}, 0, false)
 	return r.verifyRecovered(ctx)
 }

@@ -24,6 +24,9 @@ type Options struct {
 	// Dir is the directory in which temporary ones are made: for the broker's
 	// data and to measure the floor. Empty is the system's.
 	Dir string
+	// Timeout is how long the run waits for a broker that does not answer; 0 is
+	// the client's default.
+	Timeout time.Duration
 	// Tell is told what the run does; nil tells nobody.
 	Tell func(what string)
 }
@@ -45,12 +48,22 @@ type run struct {
 	ledger  *Ledger
 	syncs   *Latencies // of the floor
 	result  *Result
+	// measured says that the result has its figures.
+	measured bool
 }
 
 // Run runs a shape. When it was measured and yet something is wrong (a record
 // is lost, or some were not acknowledged) there is both a result and an error.
 // It ends every process that it has started and removes what it has written.
-func Run(ctx context.Context, shape string, s Settings, opts Options) (_ *Result, err error) {
+func Run(ctx context.Context, shape string, s Settings, opts Options) (*Result, error) {
+	r, err := newRun(shape, s, opts)
+	if err != nil {
+		return nil, err
+	}
+	return r.run(ctx)
+}
+
+func newRun(shape string, s Settings, opts Options) (*run, error) {
 	s.OwnBroker = opts.Addr == ""
 	if err := s.complete(shape); err != nil {
 		return nil, err
@@ -59,12 +72,15 @@ func Run(ctx context.Context, shape string, s Settings, opts Options) (_ *Result
 	if plan.Workers > maxWorkers {
 		return nil, status.New(status.UsageError, "%d writers are too many", plan.Workers)
 	}
-	r := &run{
+	return &run{
 		Options: opts, Settings: s, shape: shape,
 		content: NewContent(s.Seed, s.Payload, s.Keys, plan), ledger: NewLedger(plan.Workers),
-		syncs: NewLatencies(),
-	}
-	r.result = &Result{Shape: shape, Settings: s}
+		syncs: NewLatencies(), result: &Result{Shape: shape, Settings: s},
+	}, nil
+}
+
+// run is Run.
+func (r *run) run(ctx context.Context) (_ *Result, err error) {
 	remove, err := r.prepare()
 	if err != nil {
 		return nil, err
@@ -73,21 +89,20 @@ func Run(ctx context.Context, shape string, s Settings, opts Options) (_ *Result
 	if err := r.open(ctx); err != nil {
 		return nil, errors.Join(r.explain(err), r.close())
 	}
-	measured, err := r.measure(ctx)
-	if err != nil {
+	if err = r.measure(ctx); err != nil {
 		err = r.explain(err)
 	}
 	if e := r.close(); err == nil {
 		err = e
 	}
-	if !measured {
+	if !r.measured || err != nil && ctx.Err() != nil {
 		return nil, err
 	}
 	return r.result, err
 }
 
-// measure runs the shape. measured says that the result has its figures.
-func (r *run) measure(ctx context.Context) (measured bool, err error) {
+// measure runs the shape.
+func (r *run) measure(ctx context.Context) (err error) {
 	switch r.shape {
 	case Produce:
 		err = r.produce(ctx)
@@ -98,12 +113,18 @@ func (r *run) measure(ctx context.Context) (measured bool, err error) {
 	case Recovery:
 		err = r.recovery(ctx)
 	default:
-		return false, status.New(status.UsageError, "there is no shape %q", r.shape)
+		return status.New(status.UsageError, "there is no shape %q", r.shape)
 	}
 	if err != nil {
-		return r.result.Operations > 0 && ctx.Err() == nil, err
+		return err
 	}
-	return true, r.failures()
+	return r.failures()
+}
+
+// count notes what was done, of which the result speaks from now on.
+func (r *run) count(operations uint64, took time.Duration) {
+	r.measured = true
+	r.result.count(operations, took, r.weight())
 }
 
 // failures is the error of a run in which records failed.
@@ -145,30 +166,27 @@ func (r *run) open(ctx context.Context) error {
 
 // start starts or finds the broker and connects.
 func (r *run) start(ctx context.Context) (err error) {
-	addr := r.Addr
 	if r.OwnBroker {
 		if r.broker, err = launch(ctx, r.Options, r.data); err != nil {
 			return err
 		}
-		addr, r.Metrics = r.broker.addr, r.broker.http
+		r.Addr, r.Metrics = r.broker.addr, r.broker.http
 	}
 	for range r.Connections {
-		c, err := client.Dial(ctx, addr, client.WithName("quire-bench"))
-		if err != nil {
+		if _, err := r.dial(ctx); err != nil {
 			return err
 		}
-		r.clients = append(r.clients, c)
 	}
 	return nil
 }
 
 // dial makes one more connection, which close closes.
 func (r *run) dial(ctx context.Context) (*client.Client, error) {
-	addr := r.Addr
-	if r.OwnBroker {
-		addr = r.broker.addr
+	opts := []client.Option{client.WithName("quire-bench")}
+	if r.Timeout > 0 {
+		opts = append(opts, client.WithDialTimeout(r.Timeout), client.WithReconnectTimeout(r.Timeout))
 	}
-	c, err := client.Dial(ctx, addr, client.WithName("quire-bench"))
+	c, err := client.Dial(ctx, r.Addr, opts...)
 	if err == nil {
 		r.clients = append(r.clients, c)
 	}
