@@ -36,6 +36,10 @@ type Config struct {
 	// OpenFiles bounds the segment files that are open at a time. Default
 	// 4,096, at least 16.
 	OpenFiles int
+	// VerifyBytes bounds how much Open reads to verify segments, whole ones as
+	// long as they fit; scrubs and readers verify the rest. Default 128 MiB,
+	// negative is none.
+	VerifyBytes int64
 	// MinFreeBytes is the space on the disk below which appends are refused
 	// with disk_full. Default 64 MiB; negative is none.
 	MinFreeBytes int64
@@ -108,6 +112,7 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.QueueBytes, 256<<20)
 	def(&c.TailCacheBytes, 64<<20)
 	defInt(&c.OpenFiles, 4096)
+	def(&c.VerifyBytes, 128<<20)
 	def(&c.MinFreeBytes, 64<<20)
 	def(&c.BallastReserve, 16<<20)
 	if c.MarkInterval == 0 {

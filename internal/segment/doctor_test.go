@@ -43,7 +43,7 @@ func filled(t *testing.T, fs *faultfs.FS) []int64 {
 
 func openTest(t *testing.T, fs *faultfs.FS) *Store {
 	t.Helper()
-	s, err := Open(fs, "d", Config{JournalFileBytes: 64 << 10, BallastReserve: -1, MinFreeBytes: -1})
+	s, err := Open(fs, "d", Config{JournalFileBytes: 64 << 10, BallastReserve: -1, MinFreeBytes: -1, VerifyBytes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +140,20 @@ func TestADamagedSegmentIsFoundAndKeptUpToItsDamage(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What fits is verified at the start, which refuses damage by file and byte.
+func TestDamageRefusesTheStart(t *testing.T) {
+	fs := faultfs.New(faultfs.Config{})
+	at := filled(t, fs)
+	if err := fs.FlipBit(sealedFile, at[12]+100, 3); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(fs, "d", Config{JournalFileBytes: 64 << 10, BallastReserve: -1})
+	var c *CorruptError
+	if !errors.As(err, &c) || "d/"+c.File != sealedFile || c.Offset != at[12] {
+		t.Errorf("open: %v, want damage at byte %d of %s", err, at[12], sealedFile)
 	}
 }
 

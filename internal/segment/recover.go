@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -39,6 +40,7 @@ type recoverer struct {
 	segs     map[uint64]*recovering
 	dead     []*recovering
 	report   Recovery
+	verified atomic.Int64
 	// dry keeps what would be written as patches; tolerant goes on over holes
 	// of the journal and lists them. Both are for the doctor.
 	dry      bool
@@ -417,6 +419,16 @@ func (r *recoverer) finish() error {
 	return first
 }
 
+// verifies says whether a segment of so many bytes is still verified at the
+// start, and takes it off what may be.
+func (r *recoverer) verifies(bytes int64) bool {
+	if r.verified.Add(bytes) <= r.s.cfg.VerifyBytes {
+		return true
+	}
+	r.verified.Add(-bytes)
+	return false
+}
+
 // inOrder lists the segments by their instances.
 func (r *recoverer) inOrder() []*recovering {
 	order := make([]*recovering, 0, len(r.segs))
@@ -467,6 +479,9 @@ func (r *recoverer) finishSegment(g *recovering) (kept, torn int64, err error) {
 		_, err = zeroFrom(f, g.tip.length, size)
 	default:
 		kept, torn, err = r.keepAbove(g, size)
+	}
+	if err == nil && r.verifies(g.tip.length) {
+		_, err = verify(g.path, &g.meta, g.tip, pieces(f))
 	}
 	if err == nil && g.touched {
 		err = asSyncError(f.SyncData())
