@@ -12,7 +12,7 @@ import (
 // fanout measures subscribers that follow the tail: from the sending of a
 // record until a subscriber's program has it.
 func (r *run) fanout(ctx context.Context) error {
-	f := newFan(r)
+	f := &fan{run: r, times: NewLatencies(), gate: NewGate(r.Ahead, r.Subscribers)}
 	if err := f.subscribe(ctx); err != nil {
 		return err
 	}
@@ -20,13 +20,12 @@ func (r *run) fanout(ctx context.Context) error {
 		return err
 	}
 	r.tell("writing, with %d subscribers", r.Subscribers)
-	began := time.Now()
 	spent, err := r.spend(ctx, func() error { return f.follow(ctx) })
 	if err != nil {
 		return err
 	}
 	r.result.Errors, _ = r.ledger.Errors()
-	r.count(f.read(), f.over.Sub(began))
+	r.count(f.gate.Total(), f.over.Sub(f.began))
 	r.result.Latency = "from sending a record until a subscriber has it, every 8th"
 	r.result.Quantiles = f.times.Quantiles()
 	spent()
@@ -53,26 +52,11 @@ const sampled = 8
 type fan struct {
 	*run
 	times       *Latencies
+	gate        *Gate
 	subscribers []*subscriber
-	over        time.Time
-
-	// turnstile lets one worker at a time wait at the gate, and those behind it
-	// wait for the turnstile. It guards sent, which counts what passed, and
-	// allowed, up to which the gate is open.
-	turnstile     chan struct{}
-	sent, allowed uint64
-	// moved gets a token when a subscriber went step further.
-	moved chan struct{}
-	step  uint64
+	began, over time.Time
 	// target is how many records each subscriber gets; 0 until it is known.
 	target atomic.Uint64
-}
-
-func newFan(r *run) *fan {
-	return &fan{
-		run: r, times: NewLatencies(), step: max(r.Ahead/8, 1),
-		turnstile: make(chan struct{}, 1), moved: make(chan struct{}, 1),
-	}
 }
 
 // subscriber is one of those that follow.
@@ -81,7 +65,6 @@ type subscriber struct {
 	index int
 	sub   *client.Subscription
 	v     *Verifier
-	read  atomic.Uint64
 }
 
 // subscribe makes the subscribers, each on a connection of its own.
@@ -105,6 +88,7 @@ func (f *fan) subscribe(ctx context.Context) error {
 // follow writes and returns when every subscriber has all of it, or makes no
 // progress any more.
 func (f *fan) follow(ctx context.Context) error {
+	f.began = time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var following sync.WaitGroup
@@ -116,7 +100,7 @@ func (f *fan) follow(ctx context.Context) error {
 		})
 	}
 	finished := make(chan struct{})
-	l := &load{run: f.run, records: f.Records, times: NewLatencies(), gate: f.gate}
+	l := &load{run: f.run, records: f.Records, times: NewLatencies(), gate: f.gate.Pass}
 	_, err := l.write(ctx)
 	go func() {
 		defer close(finished)
@@ -134,48 +118,15 @@ func (f *fan) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// gate keeps the writer from running away from the slowest subscriber.
-func (f *fan) gate(ctx context.Context) error {
-	select {
-	case f.turnstile <- struct{}{}:
-		defer func() { <-f.turnstile }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for f.sent >= f.allowed {
-		slowest := f.subscribers[0].read.Load()
-		for _, s := range f.subscribers {
-			slowest = min(slowest, s.read.Load())
-		}
-		if f.allowed = slowest + f.Ahead; f.sent < f.allowed {
-			break
-		}
-		select {
-		case <-f.moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	f.sent++
-	return nil
-}
-
-func (f *fan) poke() {
-	select {
-	case f.moved <- struct{}{}:
-	default:
-	}
-}
-
 // await waits for the subscribers, as long as any makes progress.
 func (f *fan) await(finished <-chan struct{}) {
 	ticks := time.NewTicker(10 * time.Millisecond)
 	defer ticks.Stop()
-	before, since := f.read(), time.Now()
+	before, since := f.gate.Total(), time.Now()
 	for {
 		// One that had everything before the target was known waits for more.
 		for _, s := range f.subscribers {
-			if s.read.Load() >= f.target.Load() {
+			if f.gate.Read(s.index) >= f.target.Load() {
 				_ = s.sub.Close()
 			}
 		}
@@ -184,21 +135,13 @@ func (f *fan) await(finished <-chan struct{}) {
 			return
 		case <-ticks.C:
 		}
-		switch now := f.read(); {
+		switch now := f.gate.Total(); {
 		case now != before:
 			before, since = now, time.Now()
 		case time.Since(since) > patience:
 			return
 		}
 	}
-}
-
-// read counts all deliveries.
-func (f *fan) read() (n uint64) {
-	for _, s := range f.subscribers {
-		n += s.read.Load()
-	}
-	return n
 }
 
 // take takes records until it has all of them or the subscription is closed.
@@ -212,12 +155,9 @@ func (s *subscriber) take() error {
 				return err
 			}
 		}
-		n := s.read.Add(1)
+		n := s.gate.Took(s.index)
 		if n%sampled == 0 {
 			s.times.Add(s.index, time.Since(rec.Time))
-		}
-		if n%s.step == 0 {
-			s.poke()
 		}
 		if target := s.target.Load(); target > 0 && n >= target {
 			return nil

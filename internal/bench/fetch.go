@@ -35,12 +35,15 @@ func (r *run) fetch(ctx context.Context) error {
 	readers[0].every = max(r.Records/uint64(max(r.Probes, 1)), 1)
 
 	r.tell("reading")
-	began := time.Now()
-	spent, err := r.spend(ctx, func() error { return readAll(ctx, readers) })
+	var took time.Duration
+	spent, err := r.spend(ctx, func() error {
+		began := time.Now()
+		defer func() { took = time.Since(began) }()
+		return readAll(ctx, readers)
+	})
 	if err != nil {
 		return err
 	}
-	took := time.Since(began)
 	read := uint64(0)
 	for _, rd := range readers {
 		read += rd.read

@@ -79,8 +79,8 @@ type RecoveryTimes struct {
 	UnknownThere uint64 `json:"unknown_there"`
 }
 
-// count fills in operations and what follows from them.
-func (r *Result) count(operations uint64, took time.Duration, weight float64) {
+// Count fills in operations, of so many bytes each, and what follows from them.
+func (r *Result) Count(operations uint64, took time.Duration, weight float64) {
 	r.Operations, r.Seconds = operations, took.Seconds()
 	if took > 0 {
 		r.PerSecond = float64(operations) / took.Seconds()

@@ -124,7 +124,7 @@ func (r *run) measure(ctx context.Context) (err error) {
 // count notes what was done, of which the result speaks from now on.
 func (r *run) count(operations uint64, took time.Duration) {
 	r.measured = true
-	r.result.count(operations, took, r.weight())
+	r.result.Count(operations, took, r.weight())
 }
 
 // failures is the error of a run in which records failed.

@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -204,39 +202,6 @@ func TestAFixedRateIsKept(t *testing.T) {
 	if r.Verified {
 		t.Error("verified, although nothing was compared")
 	}
-}
-
-func TestWritersStayNearTheSlowestSubscriber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFan(&run{Settings: Settings{Ahead: 10}})
-		slow, fast := &subscriber{fan: f}, &subscriber{fan: f}
-		f.subscribers = []*subscriber{slow, fast}
-		ctx, stop := context.WithCancel(t.Context())
-		var passed atomic.Uint64
-		for range 8 { // workers
-			go func() {
-				for f.gate(ctx) == nil {
-					passed.Add(1)
-				}
-			}()
-		}
-		ahead := func(slowest, fastest, want uint64) {
-			t.Helper()
-			slow.read.Store(slowest)
-			fast.read.Store(fastest)
-			f.poke()
-			synctest.Wait()
-			if got := passed.Load(); got != want {
-				t.Errorf("the subscribers are at %d and %d: %d records passed, want %d", slowest, fastest, got, want)
-			}
-		}
-		ahead(0, 0, 10)
-		ahead(0, 10, 10)
-		ahead(3, 10, 13)
-		ahead(13, 13, 23)
-		stop()
-		synctest.Wait()
-	})
 }
 
 func TestInterruptedRunsLeaveNothing(t *testing.T) {

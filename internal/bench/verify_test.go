@@ -65,8 +65,10 @@ func TestVerifierSeesWhatWentWrong(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*written) {}, ""},
-		{"a record is lost", func(w *written) { w.records = append(w.records[:120], w.records[121:]...) },
-			"1 acknowledged records of worker 0 are lost, the first is number 60 of 100"},
+		{
+			"a record is lost", func(w *written) { w.records = append(w.records[:120], w.records[121:]...) },
+			"1 acknowledged records of worker 0 are lost, the first is number 60 of 100",
+		},
 		{"the last record is lost", func(w *written) { w.records = w.records[:199] }, "the first is number 99 of 100"},
 		{"all are lost", func(w *written) { w.records = nil }, "100 acknowledged records of worker 0 are lost"},
 		{"a record comes twice", func(w *written) { w.records = append(w.records, w.records[199]) }, "came again or too late"},
