@@ -10,6 +10,10 @@ import (
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/catalog"
+	"github.com/quirelog/quire/internal/daemon"
+	"github.com/quirelog/quire/internal/lineage"
+	"github.com/quirelog/quire/internal/node"
+	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/record"
 	"github.com/quirelog/quire/status"
 )
@@ -68,6 +72,27 @@ func recordTable() string {
 	row("headers of a record", fmt.Sprintf("%d, %s together", record.MaxHeaders, size(record.MaxHeaderBytes)),
 		status.RecordTooLarge)
 	row("batch", fmt.Sprintf("%s, %d records", size(batch.MaxSize), batch.MaxRecords), status.BatchTooLarge)
+	return b.String()
+}
+
+func TestLimitsPageHasTheBoundsOfConnections(t *testing.T) {
+	checkTable(t, "docs/limits.md", "connections", connectionTable())
+}
+
+// connectionTable writes the bounds that a client meets, from the packages
+// that hold them.
+func connectionTable() string {
+	var b strings.Builder
+	b.WriteString("| what | limit | beyond it |\n|---|---|---|\n")
+	row := func(what, limit, beyond string) { fmt.Fprintf(&b, "| %s | %s | %s |\n", what, limit, beyond) }
+	row("frame", size(wire.MaxFrame)+", "+size(wire.MaxHandshakeFrame)+" before the handshake",
+		"`"+string(status.FrameTooLarge)+"`")
+	row("requests in flight on a connection", fmt.Sprint(wire.MaxInFlight), "`"+string(status.LimitReached)+"`")
+	row("wait of a fetch", node.MaxWait.String(), "it waits so long and no longer")
+	row("cursor", fmt.Sprintf("%d characters", lineage.MaxToken), "`"+string(status.CursorInvalid)+"`")
+	row("topics", fmt.Sprint(catalog.MaxTopics), "`"+string(status.LimitReached)+"`")
+	row("sealed segments of a range", fmt.Sprint(catalog.MaxSegments), "`"+string(status.LimitReached)+"`")
+	row("drain of a stopping broker", daemon.DrainLimit.String(), "what is left is cut")
 	return b.String()
 }
 
