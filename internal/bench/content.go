@@ -58,7 +58,15 @@ type Content struct {
 	seed    uint64
 	payload int
 	keys    [][]byte
+	// shares are the keys of each worker, worked out once: each record that is
+	// checked needs them.
+	shares []share
 }
+
+// share says which keys are a worker's: first, first+of, and so on, so many as
+// own says. lane is the worker's lane where there are fewer keys than workers,
+// and -1 where each key has one.
+type share struct{ first, of, own, lane int }
 
 // NewContent makes the content of a run with values of payload bytes and so
 // many distinct keys in each topic.
@@ -69,7 +77,19 @@ func NewContent(seed uint64, payload, keys int, plan Plan) *Content {
 	for i := range c.keys {
 		c.keys[i] = flat[i*KeySize : (i+1)*KeySize : (i+1)*KeySize]
 	}
+	c.shares = make([]share, plan.Workers)
+	for w := range c.shares {
+		c.shares[w] = shareOf(plan, w, keys)
+	}
 	return c
+}
+
+func shareOf(plan Plan, worker, keys int) share {
+	i, of := plan.share(worker)
+	if keys < of {
+		return share{first: i % keys, of: 1, own: 1, lane: i}
+	}
+	return share{first: i, of: of, own: (keys-i-1)/of + 1, lane: -1}
 }
 
 // Record writes the value of a record into value, which has the payload's size,
@@ -103,20 +123,16 @@ func (c *Content) scramble(id ID) uint64 {
 
 // key draws the index of a worker's key.
 func (c *Content) key(worker int, x uint64) int {
-	i, of := c.plan.share(worker)
-	if len(c.keys) < of {
-		return i % len(c.keys)
-	}
-	own := (len(c.keys)-i-1)/of + 1
-	draw, _ := bits.Mul64(word(x^keySeed), uint64(own))
-	return int(draw)*of + i
+	s := &c.shares[worker]
+	draw, _ := bits.Mul64(word(x^keySeed), uint64(s.own))
+	return int(draw)*s.of + s.first
 }
 
 // lane is what has an order within a topic: a key, or, where several workers
 // have to share one, the worker.
 func (c *Content) lane(worker, key int) int {
-	if i, of := c.plan.share(worker); len(c.keys) < of {
-		return i
+	if lane := c.shares[worker].lane; lane >= 0 {
+		return lane
 	}
 	return key
 }
