@@ -1,0 +1,158 @@
+package segment
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quirelog/quire/status"
+)
+
+// syncPart makes a part durable by a sync of its own file.
+func (w *writer) syncPart(p *part) error {
+	g := p.seg
+	f, err := w.s.handles.get(g)
+	if err != nil {
+		return err
+	}
+	defer w.s.handles.put(g)
+	if err := w.syncName(g); err != nil {
+		return err
+	}
+	if err := w.s.syncSegment(g, f, SyncDirect); err != nil {
+		return fmt.Errorf("segment %v: %w", g.meta.ID, err)
+	}
+	if p.seal {
+		delete(w.unmarked, g)
+		return nil
+	}
+	w.unmarked[g] = p.end
+	w.noteUnproven(p.bytes)
+	return nil
+}
+
+// syncName makes the name of g's file durable, and the file if there is none.
+func (w *writer) syncName(g *Segment) error {
+	if g.syncedDir {
+		return nil
+	}
+	if _, err := w.s.handles.get(g); err != nil {
+		return err
+	}
+	defer w.s.handles.put(g)
+	if err := syncDir(w.s.fs, w.s.path(segmentDir)); err != nil {
+		return fmt.Errorf("%s: %w", segmentDir, err)
+	}
+	g.syncedDir = true
+	return nil
+}
+
+// syncWeak syncs the weak segments whose interval is over.
+func (w *writer) syncWeak(now time.Time) error {
+	for g := range w.weak {
+		if now.Sub(g.weakDirty) < g.meta.Durability.Interval {
+			continue
+		}
+		if err := w.syncName(g); err != nil {
+			return err
+		}
+		if err := w.s.checkpointSegment(g, SyncDirect); err != nil {
+			return err
+		}
+		g.weakDirty = time.Time{}
+		delete(w.weak, g)
+		g.mu.Lock()
+		w.unmarked[g] = g.checkpointed.tip
+		g.mu.Unlock()
+		w.noteUnproven(0)
+	}
+	return nil
+}
+
+// writeJournal writes and syncs the round.
+func (w *writer) writeJournal() error {
+	if w.cur == nil || w.pos+w.round.size() > w.files.size {
+		if err := w.rotate(); err != nil {
+			return err
+		}
+	}
+	b := w.round.finish(w.s.id, w.generation, w.seq)
+	if _, err := w.cur.f.WriteAt(b, w.pos); err != nil {
+		return fmt.Errorf("write %s: %w", w.cur.name, err)
+	}
+	began := time.Now()
+	if err := w.cur.f.SyncData(); err != nil {
+		return fmt.Errorf("%s: %w", w.cur.name, asSyncError(err))
+	}
+	w.s.cfg.Observer.Synced(SyncJournal, time.Since(began))
+	w.pos += int64(len(b))
+	w.seq++
+	if w.round.count > 0 {
+		w.noteUnproven(0)
+	}
+	return nil
+}
+
+// closePatience is how long a closing store waits for a journal file.
+const closePatience = 10 * time.Second
+
+// rotate goes on in a free journal file and asks for the checkpoint that
+// frees the ones behind. When none is free it waits for that.
+func (w *writer) rotate() error {
+	if w.cur != nil {
+		w.s.checkpoints.request(checkpointRequest{through: w.generation, seq: w.seq})
+	}
+	w.generation++
+	waited := false
+	closing, giveUp := w.s.closeRequested, (<-chan time.Time)(nil)
+	for {
+		if w.cur = w.files.take(w.generation); w.cur != nil {
+			w.pos = 0
+			w.s.makeSpare()
+			return nil
+		}
+		if !waited {
+			w.s.cfg.Observer.Limit("journal_files")
+			waited = true
+		}
+		select {
+		case <-w.files.freed:
+		case <-w.s.checkpoints.failed:
+			return w.s.checkpoints.err
+		case <-closing:
+			closing, giveUp = nil, time.After(closePatience)
+		case <-giveUp:
+			return status.New(status.DiskFull, "the journal is full, and no checkpoint found space to free it")
+		}
+	}
+}
+
+// addMarks puts into the round what direct rounds made durable, this one's
+// included, if there is a journal write anyway or the marks have waited long
+// enough.
+func (w *writer) addMarks(now time.Time) {
+	due := !w.unmarkedSince.IsZero() &&
+		(now.Sub(w.unmarkedSince) >= w.s.cfg.MarkInterval || w.unmarkedBytes >= w.s.cfg.MarkBytes)
+	if w.round.empty() && !due {
+		return
+	}
+	w.round.proof = true
+	w.unmarkedSince, w.unmarkedBytes = time.Time{}, 0
+	for g, t := range w.unmarked {
+		if w.round.size() > w.s.cfg.JournalFileBytes/2 {
+			w.unmarkedSince = now
+			return
+		}
+		w.round.tip(entryMark, g.instance, &t)
+		delete(w.unmarked, g)
+	}
+}
+
+// noteUnproven remembers that something is durable without a proof in the
+// journal: a direct round without its mark, a journal round without one behind
+// it.
+func (w *writer) noteUnproven(bytes int) {
+	w.unmarkedBytes += int64(bytes)
+	if w.unmarkedSince.IsZero() {
+		w.unmarkedSince = time.Now()
+	}
+}
