@@ -62,8 +62,9 @@ func (w *world) burst() error {
 	for range 1 + w.rng.IntN([]int{10, 10, 10, 60}[w.rng.IntN(4)]) {
 		b.step()
 	}
-	b.wg.Wait()
-	settled()
+	if err := b.wait(); err != nil {
+		return err
+	}
 	for _, a := range b.attempts {
 		w.say("  %v %v%s: %v%s", a.step.kind, a.t.id, describe(a.step), a.outcome, ending(a.err))
 	}
@@ -71,6 +72,32 @@ func (w *world) burst() error {
 		return err
 	}
 	return w.afterwards()
+}
+
+// wait waits for all answers, on the clock of the bubble.
+func (b *burst) wait() error {
+	answered := make(chan struct{})
+	go func() {
+		b.wg.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		settled()
+		return nil
+	case <-time.After(10 * time.Minute):
+	}
+	var waiting []string
+	for _, a := range b.attempts {
+		if a.outcome == pending {
+			waiting = append(waiting, fmt.Sprintf("%v %v", a.step.kind, a.t.id))
+		}
+	}
+	// With space the store must go on, or the history could not end.
+	b.w.disk.SetInjector(nil)
+	b.w.disk.SetCapacity(0)
+	<-answered
+	return broken("no answer in ten minutes to: %v", waiting)
 }
 
 func describe(s step) string {

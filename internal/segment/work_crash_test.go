@@ -124,8 +124,9 @@ func (w *world) everyOpenSegmentAccepts() error {
 			b.append(t, c)
 		}
 	}
-	b.wg.Wait()
-	settled()
+	if err := b.wait(); err != nil {
+		return err
+	}
 	for _, a := range b.attempts {
 		if a.outcome != done && !w.excused(a.err) {
 			return broken("segment %v accepts nothing any more: %v", a.t.id, a.err)
