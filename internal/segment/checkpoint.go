@@ -23,21 +23,27 @@ type checkpointRequest struct {
 // checkpoints runs checkpoints in the background, paced so that their syncs
 // leave the disk to the rounds.
 type checkpoints struct {
-	s      *Store
-	files  *journalFiles
-	mu     sync.Mutex
-	want   checkpointRequest
-	wake   chan struct{}
-	stop   chan struct{}
-	ended  chan struct{}
-	failed chan struct{}
-	err    error
+	s     *Store
+	files *journalFiles
+	mu    sync.Mutex
+	want  checkpointRequest
+	// running: a request is being carried out, and can't be withdrawn.
+	running bool
+	// reached is the last generation that a checkpoint went through.
+	reached uint64
+	wake    chan struct{}
+	stop    chan struct{}
+	ended   chan struct{}
+	failed  chan struct{}
+	err     error
+	// starved gives a token each time that a checkpoint finds no space.
+	starved chan struct{}
 }
 
 func newCheckpoints(s *Store, files *journalFiles) *checkpoints {
 	return &checkpoints{
 		s: s, files: files, wake: make(chan struct{}, 1),
-		stop: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}),
+		stop: make(chan struct{}), ended: make(chan struct{}), failed: make(chan struct{}), starved: make(chan struct{}, 1),
 	}
 }
 
@@ -61,13 +67,28 @@ func (c *checkpoints) run() {
 		}
 		c.mu.Lock()
 		r := c.want
+		c.running = true
 		c.mu.Unlock()
 		err := c.checkpoint(r)
+		c.mu.Lock()
+		c.running = false
+		if err == nil {
+			c.reached = r.through
+		}
+		c.mu.Unlock()
 		if isNoSpace(err) && !isSyncError(err) {
 			// The journal keeps all until there is space again.
 			c.s.cfg.Observer.Limit("disk_full")
+			select {
+			case c.starved <- struct{}{}:
+			default:
+			}
 			c.retry()
 			continue
+		}
+		select {
+		case <-c.starved: // no longer true
+		default:
 		}
 		if err != nil {
 			c.err = err
@@ -76,6 +97,19 @@ func (c *checkpoints) run() {
 			return
 		}
 	}
+}
+
+// withdraw replaces the request by one that leaves the journal file in use
+// alone, since rounds go on in it. It says false when the request is being
+// carried out, or was.
+func (c *checkpoints) withdraw(instead checkpointRequest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running || c.reached > instead.through {
+		return false
+	}
+	c.want = instead
+	return true
 }
 
 // retry asks for the last request again, in a while.

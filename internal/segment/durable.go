@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,10 +71,8 @@ func (w *writer) syncWeak(now time.Time) error {
 
 // writeJournal writes and syncs the round.
 func (w *writer) writeJournal() error {
-	if w.cur == nil || w.pos+w.round.size() > w.files.size {
-		if err := w.rotate(); err != nil {
-			return err
-		}
+	if w.pos+w.round.size() > w.files.size {
+		return fmt.Errorf("a round of %d bytes does not fit into %s, which was made sure of", w.round.size(), w.cur.name)
 	}
 	b := w.round.finish(w.s.id, w.generation, w.seq)
 	if _, err := w.cur.f.WriteAt(b, w.pos); err != nil {
@@ -95,18 +94,47 @@ func (w *writer) writeJournal() error {
 // closePatience is how long a closing store waits for a journal file.
 const closePatience = 10 * time.Second
 
+// secureJournal sees to it, before anything of a round is written, that the
+// round will fit into the journal: it goes on in the next file if need be, and
+// waits for the checkpoint that frees one. It says that the journal is starved
+// when no checkpoint finds space for that; what is left of the file in use is
+// then kept for deletions.
+func (w *writer) secureJournal() (starved bool, err error) {
+	if w.cur != nil && w.pos+w.roundNeed() <= w.files.size {
+		return false, nil
+	}
+	err = w.rotate()
+	if errors.Is(err, errStarved) {
+		return true, nil
+	}
+	return false, err
+}
+
+// roundNeed bounds what the round takes of the journal, its marks aside.
+func (w *writer) roundNeed() int64 {
+	need := int64(2 * blockSize)
+	for i := range w.ops {
+		need += int64(len(w.ops[i].batch)) + entryRoom
+	}
+	return min(need, w.files.size/2+2*blockSize)
+}
+
+// entryRoom is more than an entry takes beside its batches.
+const entryRoom = 128
+
 // rotate goes on in a free journal file and asks for the checkpoint that
-// frees the ones behind. When none is free it waits for that.
+// frees the ones behind. When none is free it waits for that, or gives up with
+// errStarved when the checkpoint finds no space.
 func (w *writer) rotate() error {
 	if w.cur != nil {
 		w.s.checkpoints.request(checkpointRequest{through: w.generation, seq: w.seq})
 	}
-	w.generation++
 	waited := false
 	closing, giveUp := w.s.closeRequested, (<-chan time.Time)(nil)
 	for {
-		if w.cur = w.files.take(w.generation); w.cur != nil {
-			w.pos = 0
+		if next := w.files.take(w.generation + 1); next != nil {
+			w.generation++
+			w.cur, w.pos, w.firstSeq = next, 0, w.seq
 			w.s.makeSpare()
 			return nil
 		}
@@ -116,12 +144,16 @@ func (w *writer) rotate() error {
 		}
 		select {
 		case <-w.files.freed:
+		case <-w.s.checkpoints.starved:
+			if w.cur != nil && w.s.checkpoints.withdraw(checkpointRequest{through: w.generation - 1, seq: w.firstSeq}) {
+				return errStarved
+			}
 		case <-w.s.checkpoints.failed:
 			return w.s.checkpoints.err
 		case <-closing:
 			closing, giveUp = nil, time.After(closePatience)
 		case <-giveUp:
-			return status.New(status.DiskFull, "the journal is full, and no checkpoint found space to free it")
+			return status.New(status.DiskFull, "the store is closing: %w", errStarved)
 		}
 	}
 }
@@ -138,7 +170,7 @@ func (w *writer) addMarks(now time.Time) {
 	w.round.proof = true
 	w.unmarkedSince, w.unmarkedBytes = time.Time{}, 0
 	for g, t := range w.unmarked {
-		if w.round.size() > w.s.cfg.JournalFileBytes/2 {
+		if w.pos+w.round.size()+2*blockSize > w.files.size {
 			w.unmarkedSince = now
 			return
 		}

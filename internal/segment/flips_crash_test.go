@@ -131,10 +131,10 @@ func (d *damager) file(f faultfs.FileInfo, every bool) {
 			}
 		}
 	default:
-		for at := range min(f.Size, 60) {
+		for at := range min(f.Size, int64(usual(60))) {
 			flip(at, uint(rng.IntN(8)))
 		}
-		for range min(f.Size, 40) {
+		for range min(f.Size, int64(usual(40))) {
 			flip(rng.Int64N(f.Size), uint(rng.IntN(8)))
 		}
 	}
@@ -207,7 +207,7 @@ func (d *damager) mustBeSame(path, what string, got map[ident.SegmentID]content)
 func (d *damager) wasNoticed() {
 	for _, kind := range []string{"STORE", "MANIFEST", "seg"} {
 		// What the journal still has is written again over a damaged segment.
-		if kind == "seg" && (d.unmarked || d.tried[kind] < 200) {
+		if kind == "seg" && (d.unmarked || d.tried[kind] < usual(200)) {
 			continue
 		}
 		if d.noticed[kind] == 0 || kind != "seg" && d.noticed[kind] < d.tried[kind]*9/10 {

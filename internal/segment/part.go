@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -203,6 +204,32 @@ func (w *writer) refuse(p *part, cause error, wrote bool) error {
 	}
 	return nil
 }
+
+// refuseAll answers what a starved journal cannot take with disk_full:
+// everything but deletions and the log of the commands that ask for them, and
+// in the end those too.
+func (w *writer) refuseAll() {
+	full := w.files.size-w.pos < 4*blockSize
+	for _, p := range w.parts {
+		if full || !p.seg.meta.Critical {
+			_ = w.refuse(p, errStarved, false) // nothing is written yet, so nothing fails
+		}
+	}
+	for i := range w.ops {
+		o := &w.ops[i]
+		switch {
+		case o.kind == opDelete && full:
+			o.err = status.New(status.DiskFull, "delete segment %v: %w", o.seg.meta.ID, errStarved)
+		case o.kind == opCreate && (full || !o.seg.meta.Critical):
+			o.err = status.New(status.DiskFull, "create segment %v: %w", o.seg.meta.ID, errStarved)
+		case o.kind == opCut:
+			o.err = status.New(status.DiskFull, "cut segment %v: %w", o.seg.meta.ID, errStarved)
+			o.seg.uncut()
+		}
+	}
+}
+
+var errStarved = errors.New("the journal is full, and no checkpoint finds space to free it")
 
 // wipe overwrites the bytes of g's file from at on with zeros, up to end or
 // the file's size, and syncs them.

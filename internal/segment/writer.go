@@ -24,6 +24,8 @@ type writer struct {
 
 	generation uint64
 	seq        uint64
+	// firstSeq is the number of the first round of the file in use.
+	firstSeq uint64
 
 	// What is durable and has no proof of it in the journal yet.
 	unmarked      map[*Segment]tip
@@ -98,7 +100,17 @@ func (w *writer) commit() error {
 		}
 	}
 	w.round.reset()
+	starved, err := w.secureJournal()
+	if err != nil {
+		return w.abandon(err)
+	}
+	if starved {
+		w.refuseAll()
+	}
 	for _, p := range w.parts {
+		if p.err != nil {
+			continue
+		}
 		if err := w.writePart(p); err != nil {
 			return w.abandon(err)
 		}
@@ -222,6 +234,9 @@ func (w *writer) cut(o *op) error {
 func (w *writer) structural() error {
 	for i := range w.ops {
 		o := &w.ops[i]
+		if o.err != nil {
+			continue
+		}
 		switch o.kind {
 		case opCreate:
 			w.round.create(o.seg.instance, &o.seg.meta)
@@ -248,8 +263,13 @@ func (w *writer) publish() (failed error) {
 		o := &w.ops[i]
 		switch o.kind {
 		case opCreate:
-			w.s.register(o.seg)
+			if o.err == nil {
+				w.s.register(o.seg)
+			}
 		case opDelete:
+			if o.err != nil {
+				break
+			}
 			delete(w.unmarked, o.seg)
 			delete(w.weak, o.seg)
 			if err := w.s.forget(o.seg); err != nil {
