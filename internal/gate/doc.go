@@ -1,7 +1,7 @@
 // Package gate holds the rules of this repository as tests, so that
 // `go test ./...` is the whole gate: formatting, vet, staticcheck, the import
-// table, the purity of the cores, package comments, the page of guarantees,
-// the tables of the documents and the builds for other systems.
+// table, the purity of the cores, package comments, the page of guarantees and
+// the tables of the documents; the builds for other systems are in crossbuild.
 //
 // It has no code of its own and nothing imports it. A rule is a function from
 // the tree of files to the problems that it finds; testdata/rules has a small

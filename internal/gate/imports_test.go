@@ -24,7 +24,7 @@ var importTable = [][]string{
 	{"internal/bench", "internal/demo", "internal/faultnode"},
 	{"internal/cli"},
 	{"cmd/quire"},
-	{"internal/gate"},
+	{"internal/gate", "internal/gate/crossbuild"},
 }
 
 // lastForTests is the last row that test files may import, whatever their own

@@ -9,12 +9,6 @@ import (
 	"testing"
 )
 
-// targets are the systems beside the one at hand that the module is built for.
-var targets = []struct{ os, arch string }{
-	{"darwin", "arm64"},
-	{"windows", "amd64"},
-}
-
 func TestSourcesAreFormatted(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -45,17 +39,6 @@ func TestStaticcheckIsSilent(t *testing.T) {
 // style: package comments have their own rule here, a doc comment need not
 // begin with its name, and a name is written as its field writes it.
 var staticChecks = []string{"all", "-ST1000", "-ST1020", "-ST1021", "-ST1022", "-ST1003", "-QF*"}
-
-func TestItBuildsForOtherSystems(t *testing.T) {
-	t.Parallel()
-	repository(t)
-	for _, target := range targets {
-		t.Run(target.os+"-"+target.arch, func(t *testing.T) {
-			env := []string{"GOOS=" + target.os, "GOARCH=" + target.arch, "CGO_ENABLED=0"}
-			run(t, env, "go", "build", "./...")
-		})
-	}
-}
 
 // tool runs a program of the tools module over the tree. The tools live in a
 // module of their own so that the product's list of dependencies stays honest.
