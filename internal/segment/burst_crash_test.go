@@ -230,7 +230,11 @@ func (b *burst) delete(t *track) {
 	go func() {
 		err := store.Delete(ids...)
 		for _, a := range as {
-			b.answer(a, err)
+			if _, there := store.Segment(a.t.id); !there && judge(err) == refused {
+				b.answer(a, nil) // one of the others was refused
+			} else {
+				b.answer(a, err)
+			}
 		}
 	}()
 }
