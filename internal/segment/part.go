@@ -220,6 +220,7 @@ func (w *writer) refuseAll() {
 		switch {
 		case o.kind == opDelete && full:
 			o.err = status.New(status.DiskFull, "delete segment %v: %w", o.seg.meta.ID, errStarved)
+			o.seg.undelete()
 		case o.kind == opCreate && (full || !o.seg.meta.Critical):
 			o.err = status.New(status.DiskFull, "create segment %v: %w", o.seg.meta.ID, errStarved)
 		case o.kind == opCut:

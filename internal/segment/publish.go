@@ -47,3 +47,10 @@ func (g *Segment) uncut() {
 	defer g.mu.Unlock()
 	g.cutting = false
 }
+
+// undelete takes back a deletion that was refused.
+func (g *Segment) undelete() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.deleted, g.sealing = false, g.sealed
+}

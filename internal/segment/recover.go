@@ -128,7 +128,30 @@ func (r *recoverer) load(names []string) error {
 			fresh: m.tip.length == headerSize && !m.sealed,
 		}
 	}
-	return r.findRounds(names)
+	if err := r.findRounds(names); err != nil || r.dry || len(r.rounds) == 0 {
+		return err
+	}
+	return r.anchor(r.rounds[len(r.rounds)-1])
+}
+
+// anchor writes the last round again at its place and syncs it. All before it
+// were durable when it was written; it alone may be in the page cache only,
+// left by a process that was killed, and recovery removes and wipes on its
+// word (D4).
+func (r *recoverer) anchor(ref roundRef) error {
+	f, err := r.s.fs.OpenReadWrite(r.s.path(ref.file), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", ref.file, err)
+	}
+	defer f.Close()
+	b, err := readFull(f, ref.file, ref.at, ref.size)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(b, ref.at); err != nil {
+		return fmt.Errorf("write %s: %w", ref.file, err)
+	}
+	return asSyncError(f.SyncData())
 }
 
 // journalFile checks that a file of the journal is there whole.

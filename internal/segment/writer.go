@@ -199,10 +199,13 @@ func (w *writer) release() {
 func (w *writer) cut(o *op) error {
 	g := o.seg
 	t, err := g.tipAt(o.cut)
-	if err != nil {
+	if errors.Is(err, ErrOutOfRange) {
 		o.err = err
 		g.uncut()
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cut segment %v: %w", g.meta.ID, err)
 	}
 	// The entry vouches for what stays, which of a weak segment may be in the
 	// page cache only.
