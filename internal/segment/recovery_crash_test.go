@@ -17,6 +17,7 @@ import (
 // the page cache shows what the disk does not have, and stops the machine at
 // each change that the next start makes, in turn: recovery must not destroy
 // anything on the word of bytes that the power cut takes back.
+// QUIRE_CRASH_RECOVERIES says of how many histories; default 60.
 func TestRecoveryMayDieAnywhere(t *testing.T) {
 	oneProcessor(t)
 	tally := &tally{counts: map[string]int{}}

@@ -19,6 +19,9 @@ import (
 //	QUIRE_CRASH_FIRST   the first seed; default 1
 //	QUIRE_CRASH_TRACE   print the story of each history, failed or not
 //
+// and these make the other crash tests thorough: QUIRE_CRASH_SITES,
+// QUIRE_CRASH_FLIPS, QUIRE_CRASH_REPAIRS, QUIRE_CRASH_RECOVERIES.
+//
 // A failure prints its seed, its story and the command that replays it.
 func TestHistories(t *testing.T) {
 	oneProcessor(t)
