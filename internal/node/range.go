@@ -222,6 +222,7 @@ func (r *rng) open() {
 			p.done(ProduceResult{}, err)
 		}
 	}
+	r.checkDurability()
 }
 
 // release answers what waits with err.
@@ -304,27 +305,36 @@ func (r *rng) step(why succession) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.t.update(res.Topic)
+	r.t.refresh(r.b)
 	return r.create(res.Opened, last)
 }
 
 func (r *rng) create(open catalog.OpenSegment, clock ident.Timestamp) (*segment.Segment, error) {
-	fsync := r.t.info.Load().Settings.Fsync
-	interval, _ := fsync.Interval()
 	return r.b.store.Create(segment.Meta{
 		ID: open.ID, Range: r.id, Epoch: open.Epoch, Base: open.Base, UserBefore: open.UserBefore, Chain: open.Chain,
-		NotBefore:  clock,
-		Durability: segment.Durability{Weak: fsync != catalog.FsyncAlways, Interval: interval},
+		NotBefore: clock, Durability: r.durability(),
 	})
 }
 
+// durability is what the topic asks of its next segment.
+func (r *rng) durability() segment.Durability {
+	fsync := r.t.info.Load().Settings.Fsync
+	interval, _ := fsync.Interval()
+	return segment.Durability{Weak: fsync != catalog.FsyncAlways, Interval: interval}
+}
+
 // altered takes over changed settings.
-func (r *rng) altered(info *catalog.Topic) {
-	before := r.t.info.Load().Settings.Fsync
-	r.t.update(info)
+func (r *rng) altered() {
+	r.t.refresh(r.b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if info.Settings.Fsync != before && r.seg != nil {
+	r.checkDurability()
+}
+
+// checkDurability has the segment succeeded if it was opened before the topic's
+// durability was changed.
+func (r *rng) checkDurability() {
+	if r.seg != nil && r.seg.Info().Durability != r.durability() {
 		r.succeed(succeedRegrant)
 	}
 }

@@ -100,7 +100,8 @@ func (g GapReason) String() string {
 func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
 	s := stretch{from: at, next: at}
 	match := f.match()
-	retried := false
+	const attempts = 10
+	stale := 0
 	for s.records < b.records && s.scanned < maxScan {
 		cr := r.t.catalogRange()
 		if s.next.offset < cr.Start {
@@ -125,10 +126,10 @@ func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
 		}
 		batches, err := r.readSegment(cr, s.next.offset, room)
 		switch {
-		case errors.Is(err, segment.ErrOutOfRange) && !retried:
+		case errors.Is(err, segment.ErrOutOfRange) && stale < attempts:
 			// The segment was rolled or trimmed between the two looks.
 			r.t.refresh(r.b)
-			retried = true
+			stale++
 			continue
 		case err != nil:
 			return s, err

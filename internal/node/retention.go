@@ -69,7 +69,7 @@ func (r *rng) trim(info *catalog.Topic, now ident.Timestamp, sound bool) {
 		res, err := r.b.propose(catalog.Trim{Topic: info.ID, TopicVersion: info.Version, Range: cr.ID, Through: through})
 		switch {
 		case err == nil:
-			r.t.update(res.Topic)
+			r.t.refresh(r.b)
 			r.b.log.Debug("retention", "topic", info.Name.Short(), "segments", len(res.Retired))
 		case errors.Is(err, catalog.ErrConflict):
 			r.t.refresh(r.b)

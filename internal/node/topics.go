@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/quirelog/quire/internal/catalog"
@@ -16,10 +17,12 @@ import (
 type topic struct {
 	id   ident.TopicID
 	name catalog.Name
-	// info is the topic as the catalog had it last.
-	info atomic.Pointer[catalog.Topic]
-	gone atomic.Bool
-	rng  *rng
+	// info is the topic as the catalog had it last. Only refresh replaces it,
+	// under refreshMu, so that it never goes back.
+	info      atomic.Pointer[catalog.Topic]
+	refreshMu sync.Mutex
+	gone      atomic.Bool
+	rng       *rng
 }
 
 func newTopic(b *Broker, info *catalog.Topic) *topic {
@@ -27,13 +30,6 @@ func newTopic(b *Broker, info *catalog.Topic) *topic {
 	t.info.Store(info)
 	t.rng = newRange(b, t, info.Ranges[0].ID)
 	return t
-}
-
-// update takes over what a command made of the topic.
-func (t *topic) update(info *catalog.Topic) {
-	if info != nil {
-		t.info.Store(info)
-	}
 }
 
 // catalogRange is the range as the catalog has it.
@@ -164,12 +160,11 @@ func (b *Broker) AlterTopic(_ context.Context, name string, changes map[string]s
 		if settings == info.Settings {
 			return t.describe(), nil
 		}
-		var res catalog.Result
-		res, err = b.propose(catalog.AlterTopic{
+		_, err = b.propose(catalog.AlterTopic{
 			Topic: info.ID, Version: info.Version, Token: ident.NewIncarnation(), Settings: settings,
 		})
 		if err == nil {
-			t.rng.altered(res.Topic)
+			t.rng.altered()
 			return t.describe(), nil
 		}
 		if !errors.Is(err, catalog.ErrConflict) {
@@ -180,11 +175,15 @@ func (b *Broker) AlterTopic(_ context.Context, name string, changes map[string]s
 	return TopicInfo{}, status.New(status.Overloaded, "topic %q keeps changing: %w", name, err)
 }
 
-// refresh takes the topic's present state from the catalog.
+// refresh takes the topic's present state from the catalog. What a command
+// answered is not taken over instead: answers to two commands may be looked at
+// in another order than they were applied.
 func (t *topic) refresh(b *Broker) {
+	t.refreshMu.Lock()
+	defer t.refreshMu.Unlock()
 	b.control.View(func(s *catalog.State) {
 		if info, ok := s.Topic(t.id); ok {
-			t.update(info)
+			t.info.Store(info)
 		}
 	})
 }
