@@ -64,7 +64,7 @@ func newConn(ctx context.Context, nc net.Conn, r *wire.Reader, inFlight int, tas
 		waiting: make(map[uint64]*request),
 		lastID:  helloID,
 	}
-	cn.out.init()
+	cn.out.init(nc)
 	written := make(chan struct{})
 	run := func() {
 		stop := context.AfterFunc(ctx, func() { cn.end(closedError("client")) })
@@ -137,7 +137,7 @@ func (cn *conn) start(
 	id = cn.lastID + 1
 	r := &request{handler: h}
 	// Within the lock, so that frames are sent in the order of their ids.
-	if err := cn.out.put(typ, id, msg, payload, r, len(payload)); err != nil {
+	if err := cn.out.put(typ, id, msg, payload, r, len(payload), len(cn.waiting) == 0); err != nil {
 		<-cn.slots
 		return 0, err
 	}
@@ -149,7 +149,7 @@ func (cn *conn) start(
 // its own. On a broken connection it does nothing.
 func (cn *conn) tell(typ wire.Type, id uint64, msg wire.Message) {
 	if !cn.broken() {
-		_ = cn.out.put(typ, id, msg, nil, nil, 0) // it fails for large messages only
+		_ = cn.out.put(typ, id, msg, nil, nil, 0, false) // it fails for large messages only
 	}
 }
 

@@ -29,10 +29,12 @@ const (
 // are small, lie one behind the other in one buffer; large payloads are only
 // referred to.
 type outbox struct {
-	wake chan struct{} // has a token when there is something to send
+	wake   chan struct{} // has a token when there is something to send
+	atOnce *wire.AtOnce
 
 	mu      sync.Mutex
 	waiting parcel
+	writing bool // the writer has a parcel
 	spare   parcel        // memory for the next parcel
 	held    int           // bytes that have room here
 	freed   chan struct{} // closed when there is room again; nil if nobody waits
@@ -53,7 +55,10 @@ type frame struct {
 	request *request // nil for a frame without an answer
 }
 
-func (o *outbox) init() { o.wake = make(chan struct{}, 1) }
+func (o *outbox) init(nc net.Conn) {
+	o.wake = make(chan struct{}, 1)
+	o.atOnce = wire.NewAtOnce(nc)
+}
 
 // hold waits until less than maxWaiting is to be sent, and then makes room for
 // n bytes.
@@ -80,9 +85,12 @@ func (o *outbox) hold(ctx context.Context, ended <-chan struct{}, n int) error {
 	}
 }
 
-// put adds a frame for which held bytes have room. It fails only if the frame
-// is over the limit of one.
-func (o *outbox) put(typ wire.Type, id uint64, msg wire.Message, payload []byte, r *request, held int) error {
+// put adds a frame for which held bytes have room. One that no other will
+// follow soon is written by the caller if nothing else waits and it need not
+// wait itself. It fails only if the frame is over the limit of one.
+func (o *outbox) put(
+	typ wire.Type, id uint64, msg wire.Message, payload []byte, r *request, held int, alone bool,
+) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := &o.waiting
@@ -98,8 +106,28 @@ func (o *outbox) put(typ wire.Type, id uint64, msg wire.Message, payload []byte,
 	}
 	p.frames = append(p.frames, frame{end: len(p.buf), payload: payload, request: r})
 	p.size += len(p.buf) - before + len(payload)
+	if alone && !o.writing && len(p.frames) == 1 && payload == nil && o.writeAtOnce() {
+		return nil
+	}
 	signal(o.wake)
 	return nil
+}
+
+// writeAtOnce writes what it can of the one frame that waits, and says whether
+// that was all. The rest is left for the writer.
+func (o *outbox) writeAtOnce() bool {
+	p := &o.waiting
+	n := o.atOnce.Write(p.buf)
+	if n < len(p.buf) {
+		p.buf = append(p.buf[:0], p.buf[n:]...)
+		p.frames[0].end, p.size = len(p.buf), len(p.buf)
+		return false
+	}
+	p.mark(n)
+	o.free(p.held)
+	clear(p.frames)
+	*p = parcel{buf: p.buf[:0], frames: p.frames[:0]}
+	return true
 }
 
 // take gives all that waits.
@@ -108,12 +136,18 @@ func (o *outbox) take() parcel {
 	defer o.mu.Unlock()
 	p := o.waiting
 	o.waiting, o.spare = o.spare, parcel{}
-	o.held -= p.held
+	o.writing = true
+	o.free(p.held)
+	return p
+}
+
+// free gives back room. The caller has the lock.
+func (o *outbox) free(held int) {
+	o.held -= held
 	if o.freed != nil {
 		close(o.freed)
 		o.freed = nil
 	}
-	return p
 }
 
 // flush writes all that waits to w. If it fails, the requests whose frame is
@@ -140,15 +174,16 @@ func (o *outbox) flush(w net.Conn) error {
 	return err
 }
 
-// recycle keeps the memory of a parcel that is done with.
+// recycle keeps the memory of a parcel that is written.
 func (o *outbox) recycle(p parcel) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing = false
 	if cap(p.buf) > keepBelow {
 		return
 	}
 	clear(p.frames)
-	o.mu.Lock()
 	o.spare = parcel{buf: p.buf[:0], frames: p.frames[:0]}
-	o.mu.Unlock()
 }
 
 // pieces cuts the parcel into writes of about maxWrite.

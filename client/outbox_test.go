@@ -17,13 +17,13 @@ import (
 func TestRequestsWaitWhileTooMuchWaitsToBeSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o outbox
-		o.init()
+		o.init(nil)
 		ended := make(chan struct{})
 		put := func(size int) error {
 			if err := o.hold(t.Context(), ended, size); err != nil {
 				return err
 			}
-			return o.put(wire.TypeProduceRequest, 2, &quirev1.ProduceRequest{}, make([]byte, size), nil, size)
+			return o.put(wire.TypeProduceRequest, 2, &quirev1.ProduceRequest{}, make([]byte, size), nil, size, false)
 		}
 		for range 3 {
 			if err := put(maxWaiting/2 - 1); err != nil {
@@ -95,11 +95,11 @@ func TestWhatIsWholeOnItsWayCountsAsSent(t *testing.T) {
 	for _, cut := range cuts {
 		near, _ := net.Pipe() // for its deadlines
 		var o outbox
-		o.init()
+		o.init(nil)
 		requests := make([]*request, len(sizes))
 		for i, b := range payloads {
 			requests[i] = &request{}
-			err := o.put(wire.TypeProduceRequest, uint64(i+2), &quirev1.ProduceRequest{Topic: "t"}, b, requests[i], 0)
+			err := o.put(wire.TypeProduceRequest, uint64(i+2), &quirev1.ProduceRequest{Topic: "t"}, b, requests[i], 0, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -97,10 +97,11 @@ func TestSettingsOutOfBoundsAreRefused(t *testing.T) {
 }
 
 func TestTheFloorIsMeasured(t *testing.T) {
-	l := NewLatencies()
+	syncs, answered := NewLatencies(), NewLatencies()
 	dir := t.TempDir()
-	if n, err := syncFloor(t.Context(), dir, l); err != nil || n == 0 || l.Quantiles().P50 <= 0 {
-		t.Errorf("%d syncs, %+v, %v", n, l.Quantiles(), err)
+	n, err := syncFloor(t.Context(), dir, syncs, answered)
+	if err != nil || n == 0 || syncs.Quantiles().P50 <= 0 || answered.Quantiles().P50 <= 0 {
+		t.Errorf("%d syncs, %+v, answered %+v, %v", n, syncs.Quantiles(), answered.Quantiles(), err)
 	}
 	if perSecond, err := growingFloor(t.Context(), dir, 64<<10); err != nil || perSecond <= 0 {
 		t.Errorf("%g bytes/s, %v", perSecond, err)

@@ -19,10 +19,16 @@ import (
 // and on the same file system.
 type Floor struct {
 	// Sync* are the times of a write of 4 KiB and an fdatasync in a file that
-	// was written full of zeros before.
+	// was written full of zeros before, one after the other without a pause.
 	SyncP50 float64 `json:"sync_4k_p50_us"`
 	SyncP99 float64 `json:"sync_4k_p99_us"`
 	Syncs   int     `json:"syncs"`
+	// Answered* are the times of the least that acknowledges one durable
+	// record: a byte comes over TCP, 4 KiB are written and synced as above, a
+	// byte goes back. It is more than a sync and a trip: between two answers
+	// the disk and the processors fall idle, and have to be woken.
+	AnsweredP50 float64 `json:"answered_sync_p50_us"`
+	AnsweredP99 float64 `json:"answered_sync_p99_us"`
 	// Growing is the bandwidth of a file that is written and synced at
 	// FlushBytes, the broker's own average in the run.
 	FlushBytes int     `json:"flush_bytes"`
@@ -42,9 +48,9 @@ const (
 	loopbackTrip = 2000
 )
 
-// syncFloor adds the times of small syncs in a prepared file of dir to l and
-// counts them.
-func syncFloor(ctx context.Context, dir string, l *Latencies) (n int, err error) {
+// syncFloor adds the times of small syncs in a prepared file of dir to syncs,
+// and those of syncs that answer over the loopback to answered.
+func syncFloor(ctx context.Context, dir string, syncs, answered *Latencies) (n int, err error) {
 	err = withFile(dir, func(f vfs.File) error {
 		zeros := make([]byte, 1<<20)
 		for at := int64(0); at < syncFile; at += int64(len(zeros)) {
@@ -57,15 +63,24 @@ func syncFloor(ctx context.Context, dir string, l *Latencies) (n int, err error)
 		}
 		block := make([]byte, syncBlock)
 		fill(block, 1)
-		for began := time.Now(); time.Since(began) < syncTime && ctx.Err() == nil; n++ {
-			start := time.Now()
+		sync := func() error {
+			n++
 			if _, err := f.WriteAt(block, int64(n)*syncBlock%syncFile); err != nil {
 				return err
 			}
-			if err := f.SyncData(); err != nil {
+			return f.SyncData()
+		}
+		for began := time.Now(); time.Since(began) < syncTime && ctx.Err() == nil; {
+			start := time.Now()
+			if err := sync(); err != nil {
 				return err
 			}
-			l.Add(0, time.Since(start))
+			syncs.Add(0, time.Since(start))
+		}
+		began := time.Now()
+		more := func() bool { return time.Since(began) < syncTime && ctx.Err() == nil }
+		if err := roundTrips(answered, sync, more); err != nil {
+			return err
 		}
 		return ctx.Err()
 	})
@@ -115,21 +130,29 @@ func withFile(dir string, use func(vfs.File) error) error {
 
 // loopbackFloor measures round trips of one byte.
 func loopbackFloor(l *Latencies) error {
+	n := 0
+	more := func() bool { n++; return n <= loopbackTrip }
+	return roundTrips(l, func() error { return nil }, more)
+}
+
+// roundTrips measures, as long as there are to be more, how long a byte takes
+// over TCP to a server that does its work and sends a byte back.
+func roundTrips(l *Latencies, work func() error, more func() bool) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return status.New(status.Internal, "cannot measure the loopback: %w", err)
 	}
 	defer ln.Close()
-	echoed := make(chan error, 1)
-	go func() { echoed <- echo(ln) }()
+	served := make(chan error, 1)
+	go func() { served <- serveBytes(ln, work) }()
 	conn, err := net.Dial("tcp", ln.Addr().String())
 	if err == nil {
-		err = trips(conn, l)
+		err = trips(conn, l, more)
 		_ = conn.Close()
 	} else {
 		_ = ln.Close()
 	}
-	if e := <-echoed; err == nil {
+	if e := <-served; e != nil {
 		err = e
 	}
 	if err != nil {
@@ -138,20 +161,33 @@ func loopbackFloor(l *Latencies) error {
 	return nil
 }
 
-// echo sends back what comes on one connection.
-func echo(ln net.Listener) error {
+// serveBytes answers each byte of one connection with a byte once work is done.
+func serveBytes(ln net.Listener, work func() error) error {
 	conn, err := ln.Accept()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_, err = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
-	return err
+	b := make([]byte, 1)
+	for {
+		switch _, err := io.ReadFull(conn, b); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := work(); err != nil {
+			return err
+		}
+		if _, err := conn.Write(b); err != nil {
+			return err
+		}
+	}
 }
 
-func trips(conn net.Conn, l *Latencies) error {
+func trips(conn net.Conn, l *Latencies, more func() bool) error {
 	b := []byte{1}
-	for range loopbackTrip {
+	for more() {
 		start := time.Now()
 		if _, err := conn.Write(b); err != nil {
 			return fmt.Errorf("send: %w", err)

@@ -39,9 +39,11 @@ type Result struct {
 	Verified bool   `json:"verified"`
 
 	// Floor is there for topics that sync each write. The ratios are P50 to its
-	// small sync, and BytesPerSecond to its growing file.
+	// small sync and to one that is answered over TCP, and BytesPerSecond to its
+	// growing file.
 	Floor          *Floor   `json:"floor"`
-	P50ToFloor     *float64 `json:"p50_to_floor"`
+	P50ToSync      *float64 `json:"p50_to_sync"`
+	P50ToAnswered  *float64 `json:"p50_to_answered_sync"`
 	BytesToFloor   *float64 `json:"bytes_to_floor"`
 	*RecoveryTimes `json:",omitempty"`
 }
@@ -120,6 +122,7 @@ func (r *Result) ratios() {
 		v := x / y
 		return &v
 	}
-	r.P50ToFloor = ratio(r.P50, f.SyncP50)
+	r.P50ToSync = ratio(r.P50, f.SyncP50)
+	r.P50ToAnswered = ratio(r.P50, f.AnsweredP50)
 	r.BytesToFloor = ratio(r.BytesPerSecond, f.Growing)
 }

@@ -46,8 +46,9 @@ type run struct {
 
 	content *Content
 	ledger  *Ledger
-	syncs   *Latencies // of the floor
-	result  *Result
+	// of the floor
+	syncs, answered *Latencies
+	result          *Result
 	// measured says that the result has its figures.
 	measured bool
 }
@@ -75,7 +76,7 @@ func newRun(shape string, s Settings, opts Options) (*run, error) {
 	return &run{
 		Options: opts, Settings: s, shape: shape,
 		content: NewContent(s.Seed, s.Payload, s.Keys, plan), ledger: NewLedger(plan.Workers),
-		syncs: NewLatencies(), result: &Result{Shape: shape, Settings: s},
+		syncs: NewLatencies(), answered: NewLatencies(), result: &Result{Shape: shape, Settings: s},
 	}, nil
 }
 
@@ -263,7 +264,7 @@ func (r *run) floorBefore(ctx context.Context) error {
 	if !r.durable() || r.shape == Fetch || (!r.OwnBroker && r.Dir == "") {
 		return nil
 	}
-	r.tell("measuring the floor: small syncs, a growing file, the loopback")
+	r.tell("measuring the floor: small syncs, alone and as answers, a growing file, the loopback")
 	r.result.Floor = &Floor{}
 	return r.smallSyncs(ctx)
 }
@@ -271,7 +272,7 @@ func (r *run) floorBefore(ctx context.Context) error {
 // smallSyncs is measured before and after the load, since a disk that others
 // use changes.
 func (r *run) smallSyncs(ctx context.Context) error {
-	n, err := syncFloor(ctx, r.home, r.syncs)
+	n, err := syncFloor(ctx, r.home, r.syncs, r.answered)
 	r.result.Floor.Syncs += n
 	return err
 }
@@ -287,6 +288,8 @@ func (r *run) floorAfter(ctx context.Context) error {
 	}
 	q := r.syncs.Quantiles()
 	f.SyncP50, f.SyncP99 = q.P50, q.P99
+	q = r.answered.Quantiles()
+	f.AnsweredP50, f.AnsweredP99 = q.P50, q.P99
 	if f.FlushBytes > 0 {
 		var err error
 		if f.Growing, err = growingFloor(ctx, r.home, f.FlushBytes); err != nil {

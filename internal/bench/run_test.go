@@ -140,11 +140,11 @@ func TestDurableShapesAreSetAgainstTheFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := r.Floor
-	if f == nil || f.SyncP50 <= 0 || f.Growing <= 0 || f.FlushBytes < 256 || f.LoopbackP50 <= 0 {
+	if f == nil || f.SyncP50 <= 0 || f.AnsweredP50 <= 0 || f.Growing <= 0 || f.FlushBytes < 256 || f.LoopbackP50 <= 0 {
 		t.Fatalf("floor: %+v", f)
 	}
-	if *r.P50ToFloor <= 0 || *r.BytesToFloor <= 0 {
-		t.Errorf("ratios: %g and %g", *r.P50ToFloor, *r.BytesToFloor)
+	if *r.P50ToSync <= 0 || *r.P50ToAnswered <= 0 || *r.BytesToFloor <= 0 {
+		t.Errorf("ratios: %g and %g", *r.P50ToSync, *r.BytesToFloor)
 	}
 	r, err = Run(t.Context(), Produce, few(Produce, func(s *Settings) { s.Fsync = "1s" }), opts)
 	if err != nil || r.Floor != nil {

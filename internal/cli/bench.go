@@ -176,8 +176,8 @@ func (a *app) printBench(r *bench.Result) error {
 		rows = append(rows, []string{"fdatasyncs", number(*r.Fdatasyncs)})
 	}
 	if r.Floor != nil {
-		rows = append(rows, []string{"floor", fmt.Sprintf("sync of 4 KiB %s, %.1f MiB/s by %d bytes, loopback %s",
-			us(r.Floor.SyncP50), r.Floor.Growing/(1<<20), r.Floor.FlushBytes, us(r.Floor.LoopbackP50))})
+		rows = append(rows, []string{"floor", fmt.Sprintf("sync of 4 KiB %s, answered %s, %.1f MiB/s by %d bytes, loopback %s",
+			us(r.Floor.SyncP50), us(r.Floor.AnsweredP50), r.Floor.Growing/(1<<20), r.Floor.FlushBytes, us(r.Floor.LoopbackP50))})
 	}
 	if t := r.RecoveryTimes; t != nil {
 		rows = append(rows, []string{"ready, first record", us(t.Ready) + ", " + us(t.First)})

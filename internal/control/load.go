@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/quirelog/quire/internal/batch"
@@ -40,11 +41,11 @@ func load(store *segment.Store, info segment.Info) (*catalog.State, error) {
 	l := loader{snapshot: catalog.NewLoader()}
 	var r batch.Reader
 	for at := info.Base; at < info.Tail.Base; {
-		batches, err := log.Read(at, 4<<20)
+		batches, err := log.Read(at, segment.Limit{Bytes: 4 << 20, Records: math.MaxInt32})
 		if err != nil {
 			return nil, err
 		}
-		for _, b := range batches {
+		for _, b := range batches.List {
 			if err := r.Reset(b); err != nil {
 				return nil, err
 			}

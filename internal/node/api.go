@@ -5,6 +5,7 @@ import (
 
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/segment"
 )
 
 // ProduceRequest appends one batch to a topic.
@@ -81,6 +82,17 @@ type Delivery struct {
 	// AtEnd says that Cursor was at the committed end when the delivery was
 	// made.
 	AtEnd bool
+
+	memory []segment.Batches
+}
+
+// Release gives back the memory of the slices, which must not be touched any
+// more. It may be called more than once, also of copies, and need not be
+// called at all.
+func (d *Delivery) Release() {
+	for i := range d.memory {
+		d.memory[i].Release()
+	}
 }
 
 // Records counts the records of the delivery.

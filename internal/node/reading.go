@@ -58,6 +58,7 @@ func (r *rng) committed() place {
 // stretch is what one look at the log gave.
 type stretch struct {
 	slices  []Slice
+	memory  []segment.Batches // what slices are in
 	records int
 	scanned int
 	from    place
@@ -67,7 +68,7 @@ type stretch struct {
 }
 
 func (r *rng) delivery(s *stretch) Delivery {
-	d := Delivery{Slices: s.slices, Cursor: r.token(s.next), Gap: s.gap, AtEnd: s.atEnd}
+	d := Delivery{Slices: s.slices, memory: s.memory, Cursor: r.token(s.next), Gap: s.gap, AtEnd: s.atEnd}
 	if len(s.slices) > 0 || s.gap != nil {
 		d.Start = r.token(s.from)
 	}
@@ -124,7 +125,7 @@ func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
 			}
 			s.gap, s.next = &lost.Gap, lost.to
 		}
-		batches, err := r.readSegment(cr, s.next.offset, room)
+		batches, err := r.readSegment(cr, s.next.offset, segment.Limit{Bytes: room, Records: b.records - s.records})
 		switch {
 		case errors.Is(err, segment.ErrOutOfRange) && stale < attempts:
 			// The segment was rolled or trimmed between the two looks.
@@ -133,11 +134,17 @@ func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
 			continue
 		case err != nil:
 			return s, err
-		case len(batches) == 0:
+		case len(batches.List) == 0:
 			s.atEnd = true
 			return s, r.reason()
 		}
-		if done, err := s.take(batches, b, match); done || err != nil {
+		done, err := s.take(batches.List, b, match)
+		if match == nil {
+			s.memory = append(s.memory, batches)
+		} else {
+			batches.Release() // what was picked is a copy
+		}
+		if done || err != nil {
 			return s, err
 		}
 	}
@@ -173,19 +180,19 @@ func (r *rng) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
 
 // readSegment reads in the segment that holds the offset; nothing at the end
 // of the range.
-func (r *rng) readSegment(cr *catalog.Range, offset ident.Offset, room int) ([][]byte, error) {
+func (r *rng) readSegment(cr *catalog.Range, offset ident.Offset, limit segment.Limit) (segment.Batches, error) {
 	open, ok := cr.Find(offset)
 	if !ok {
-		return nil, nil
+		return segment.Batches{}, nil
 	}
 	seg, there := r.b.store.Segment(open.ID)
 	switch {
 	case there:
-		return seg.Read(offset, room)
+		return seg.Read(offset, limit)
 	case cr.Open != nil && open.ID == cr.Open.ID:
-		return nil, nil // granted, not made yet: nothing is in it
+		return segment.Batches{}, nil // granted, not made yet: nothing is in it
 	}
-	return nil, segment.ErrOutOfRange
+	return segment.Batches{}, segment.ErrOutOfRange
 }
 
 // take picks the records of whole batches; it says true when the bounds are

@@ -65,11 +65,11 @@ func appendWait(t *testing.T, g *Segment, b []byte) {
 func records(g *Segment) (int, error) {
 	n := 0
 	for at := g.Info().Base; ; {
-		batches, err := g.Read(at, 1)
-		if err != nil || len(batches) == 0 {
+		batches, err := g.Read(at, Limit{Bytes: 1, Records: 1})
+		if err != nil || len(batches.List) == 0 {
 			return n, err
 		}
-		h, err := batch.ParseHeader(batches[0])
+		h, err := batch.ParseHeader(batches.List[0])
 		if err != nil {
 			return n, err
 		}

@@ -23,14 +23,14 @@ func (w *world) observe(id ident.SegmentID) (content, *segment.Segment, error) {
 	c := content{exists: true, sealed: info.Sealed, lost: info.Lost, meta: info.Meta}
 	limit := []int{1, 3000, 1 << 20}[w.rng.IntN(3)]
 	for at := info.Base; at < info.Tail.Base; {
-		got, err := g.Read(at, limit)
+		got, err := g.Read(at, segment.Limit{Bytes: limit, Records: 1 << 20})
 		if err != nil {
 			return c, g, fmt.Errorf("segment %v, offset %d: %w", id, at, err)
 		}
-		if len(got) == 0 {
+		if len(got.List) == 0 {
 			return c, g, broken("segment %v has nothing at %d, its tail is at %d", id, at, info.Tail.Base)
 		}
-		for _, b := range got {
+		for _, b := range got.List {
 			h, err := batch.Check(b)
 			if err != nil || h.Base != at {
 				return c, g, broken("segment %v gives a bad batch at %d: %v", id, at, err)
@@ -116,16 +116,16 @@ func (w *world) readAround(t *track) error {
 	h, err := batch.ParseHeader(c.batches[i])
 	w.must(err)
 	at := h.Base + ident.Offset(w.rng.IntN(int(h.Count)))
-	got, err := t.seg.Read(at, 1+w.rng.IntN(20_000))
+	got, err := t.seg.Read(at, segment.Limit{Bytes: 1 + w.rng.IntN(20_000), Records: 1 + w.rng.IntN(1000)})
 	if err != nil {
 		return w.unlessHarmed(err)
 	}
-	for k, b := range got {
+	for k, b := range got.List {
 		if i+k >= len(c.batches) || !bytes.Equal(b, c.batches[i+k]) {
 			return broken("segment %v: a read from %d gives another batch at its place %d", t.id, at, k)
 		}
 	}
-	if len(got) == 0 {
+	if len(got.List) == 0 {
 		return broken("segment %v: a read from %d gives nothing", t.id, at)
 	}
 	return w.seekAround(t, c, h.AppendTime+ident.Timestamp(w.rng.IntN(3)-1))

@@ -14,36 +14,49 @@ import (
 // ErrOutOfRange refuses a read of an offset that the segment does not have.
 var ErrOutOfRange = errors.New("offset outside the segment")
 
+// Limit bounds a read.
+type Limit struct {
+	// Bytes are those of the batches; Records are counted from the offset on
+	// that is asked for. The batch that reaches Records is the last one, and
+	// none but the first may go over Bytes.
+	Bytes, Records int
+}
+
 // Read gives whole durable batches, the first of which holds the offset from;
-// at least one, then as many as fit into maxBytes. At the durable end it gives
-// none. The bytes are shared and must not be changed. Batches that are not in
-// memory are read from the file and verified: damage is an error that names
-// file and byte, never a shorter or different answer.
-func (g *Segment) Read(from ident.Offset, maxBytes int) ([][]byte, error) {
+// at least one, then as many as the limit admits. At the durable end it gives
+// none. Batches that are not in memory are read from the file and verified:
+// damage is an error that names file and byte, never a shorter or different
+// answer.
+func (g *Segment) Read(from ident.Offset, limit Limit) (Batches, error) {
 	g.mu.Lock()
 	durable, deleted := g.durable, g.deleted
 	g.mu.Unlock()
 	switch {
 	case deleted:
-		return nil, ErrOutOfRange
+		return Batches{}, ErrOutOfRange
 	case from == durable.tail.Base:
-		return nil, nil
+		return Batches{}, nil
 	case from < g.meta.Base || from > durable.tail.Base:
-		return nil, fmt.Errorf("%w: %d not in [%d,%d]", ErrOutOfRange, from, g.meta.Base, durable.tail.Base)
+		return Batches{}, fmt.Errorf("%w: %d not in [%d,%d]", ErrOutOfRange, from, g.meta.Base, durable.tail.Base)
 	}
-	if out := g.store.tail.get(g, from, durable.tail.Base, maxBytes); len(out) > 0 {
-		return out, nil
+	if out := g.store.tail.get(g, from, durable.tail.Base, limit); len(out) > 0 {
+		return Batches{List: out}, nil
 	}
 	f, err := g.store.handles.get(g)
 	if err != nil {
-		return nil, err
+		return Batches{}, err
 	}
 	defer g.store.handles.put(g)
 	pos, err := g.positionBefore(f, from)
 	if err != nil {
-		return nil, err
+		return Batches{}, err
 	}
-	return g.readAt(f, from, pos, durable.length, maxBytes)
+	c := collector{g: g, f: f, from: from, limit: limit}
+	if err := c.collect(pos, durable.length); err != nil {
+		c.out.Release()
+		return Batches{}, err
+	}
+	return c.out, nil
 }
 
 // positionBefore gives the position of a batch at or before the one that
@@ -65,65 +78,94 @@ func (g *Segment) positionBefore(f vfs.File, from ident.Offset) (int64, error) {
 	return find(entries, g.meta.startEntry(), func(e indexEntry) bool { return e.offset <= from }).pos, nil
 }
 
-// readAt reads from a batch at pos on, skips to the one that holds from, and
-// gives the verified batches.
-func (g *Segment) readAt(f vfs.File, from ident.Offset, pos, end int64, maxBytes int) ([][]byte, error) {
-	const slack = 64 << 10
-	want := int64(maxBytes) + slack
-	for pos < end {
-		buf, err := readFull(f, g.path, pos, min(want, end-pos))
+// collector picks the batches of a read.
+type collector struct {
+	g     *Segment
+	f     vfs.File
+	from  ident.Offset
+	limit Limit
+
+	out   Batches
+	next  ident.Offset
+	bytes int
+	full  bool
+
+	header [batch.HeaderSize]byte
+}
+
+// collect reads from a batch at pos on, skips to the one that holds from, and
+// picks verified batches until the limit.
+func (c *collector) collect(pos, end int64) error {
+	for pos < end && !c.full {
+		n, err := c.chunkSize(pos, end)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		c := collector{g: g, from: from, at: pos, limit: maxBytes}
-		used, err := c.take(buf)
+		mem, buf := newChunk(n)
+		picked := len(c.out.List)
+		if err := readInto(buf, c.f, c.g.path, pos); err != nil {
+			mem.release()
+			return err
+		}
+		used, err := c.take(buf, pos)
 		if err != nil {
-			return nil, err
+			mem.release()
+			return err
 		}
-		if len(c.out) > 0 {
-			g.noteEnd(c.next, pos+int64(used))
-			return c.out, nil
-		}
-		if used == 0 {
-			// The first batch is larger than the buffer.
-			if want >= batch.MaxSize {
-				return nil, corrupt(g.path, pos, "a batch reaches past the durable end")
-			}
-			want = batch.MaxSize
+		if len(c.out.List) > picked {
+			c.out.chunks = append(c.out.chunks, mem)
+		} else {
+			mem.release()
 		}
 		pos += int64(used)
 	}
-	return nil, corrupt(g.path, pos, "offset %d is not where the index says", from)
+	if len(c.out.List) == 0 {
+		return corrupt(c.g.path, pos, "offset %d is not where the index says", c.from)
+	}
+	c.g.noteEnd(c.next, pos)
+	return nil
 }
 
-// collector picks the batches for a read out of a buffer.
-type collector struct {
-	g     *Segment
-	from  ident.Offset
-	at    int64
-	limit int
-
-	out   [][]byte
-	next  ident.Offset
-	bytes int
+// chunkSize says how much is read at once at pos: a large batch alone, or as
+// many small ones as fit.
+func (c *collector) chunkSize(pos, end int64) (int, error) {
+	const least = 1 << minChunkBits
+	if err := readInto(c.header[:], c.f, c.g.path, pos); err != nil {
+		return 0, err
+	}
+	h, err := batch.ParseHeader(c.header[:])
+	if err != nil {
+		return 0, corrupt(c.g.path, pos, "%v", err)
+	}
+	if int64(h.Size) > end-pos {
+		return 0, corrupt(c.g.path, pos, "a batch reaches past the durable end")
+	}
+	return int(min(max(int64(h.Size), least), end-pos)), nil
 }
 
-// take goes over the whole batches in buf, verifies those that it picks, and
-// says how much of buf it is done with.
-func (c *collector) take(buf []byte) (int, error) {
+// take goes over the whole batches in buf, which is at pos of the file,
+// verifies those that it picks, and says how much of buf it is done with.
+func (c *collector) take(buf []byte, pos int64) (int, error) {
 	used := 0
-	for len(buf)-used >= batch.HeaderSize {
-		pos := c.at + int64(used)
+	for len(buf)-used >= batch.HeaderSize && !c.full {
+		at := pos + int64(used)
 		h, err := batch.ParseHeader(buf[used:])
 		if err != nil {
-			return 0, corrupt(c.g.path, pos, "%v", err)
+			return 0, corrupt(c.g.path, at, "%v", err)
 		}
 		size := int(h.Size)
-		if size > len(buf)-used || len(c.out) > 0 && c.bytes+size > c.limit {
-			break
+		switch {
+		case size > len(buf)-used:
+			if used == 0 {
+				return 0, corrupt(c.g.path, at, "a batch changes its size while it is read")
+			}
+			return used, nil
+		case len(c.out.List) > 0 && c.bytes+size > c.limit.Bytes:
+			c.full = true
+			return used, nil
 		}
 		if h.End() > c.from {
-			if err := c.pick(&h, buf[used:used+size:used+size], pos); err != nil {
+			if err := c.pick(&h, buf[used:used+size:used+size], at); err != nil {
 				return 0, err
 			}
 		}
@@ -134,28 +176,33 @@ func (c *collector) take(buf []byte) (int, error) {
 
 func (c *collector) pick(h *batch.Header, b []byte, pos int64) error {
 	switch {
-	case len(c.out) > 0 && h.Base != c.next:
+	case len(c.out.List) > 0 && h.Base != c.next:
 		return corrupt(c.g.path, pos, "a batch begins at offset %d, expected %d", h.Base, c.next)
-	case len(c.out) == 0 && h.Base > c.from:
+	case len(c.out.List) == 0 && h.Base > c.from:
 		return corrupt(c.g.path, pos, "a batch begins at offset %d, expected %d or before", h.Base, c.from)
 	}
 	if _, err := batch.Check(b); err != nil {
 		return corrupt(c.g.path, pos, "%v", err)
 	}
-	c.out, c.next, c.bytes = append(c.out, b), h.End(), c.bytes+len(b)
+	c.out.List, c.next, c.bytes = append(c.out.List, b), h.End(), c.bytes+len(b)
+	c.full = c.bytes >= c.limit.Bytes || c.next >= c.from+ident.Offset(c.limit.Records)
 	return nil
 }
 
 func readFull(f vfs.File, name string, pos, n int64) ([]byte, error) {
 	b := make([]byte, n)
+	return b, readInto(b, f, name, pos)
+}
+
+func readInto(b []byte, f vfs.File, name string, pos int64) error {
 	got, err := f.ReadAt(b, pos)
 	if got == len(b) {
-		return b, nil
+		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		return nil, corrupt(name, pos+int64(got), "the file ends before its %d bytes", pos+n)
+		return corrupt(name, pos+int64(got), "the file ends before its %d bytes", pos+int64(len(b)))
 	}
-	return nil, corrupt(name, pos+int64(got), "it cannot be read: %v", err)
+	return corrupt(name, pos+int64(got), "it cannot be read: %v", err)
 }
 
 func headerAt(f vfs.File, pos int64) (batch.Header, error) {

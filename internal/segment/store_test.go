@@ -61,14 +61,14 @@ func TestWhatWasAppendedIsReadBackAfterRestarts(t *testing.T) {
 		var got []byte
 		at := ident.Offset(0)
 		for {
-			bs, err := g.Read(at, 100<<10)
+			bs, err := g.Read(at, Limit{Bytes: 100 << 10, Records: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(bs) == 0 {
+			if len(bs.List) == 0 {
 				break
 			}
-			for _, b := range bs {
+			for _, b := range bs.List {
 				got = append(got, b...)
 				h, _ := batch.ParseHeader(b)
 				at = h.End()

@@ -77,8 +77,8 @@ func (t *tails) drop(g *Segment) {
 }
 
 // get gives the batches from the one that holds the offset on, at least one
-// and then as many as fit into limit bytes; none if it is not cached.
-func (t *tails) get(g *Segment, from, end ident.Offset, limit int) [][]byte {
+// and then as many as the limit admits; none if it is not cached.
+func (t *tails) get(g *Segment, from, end ident.Offset, limit Limit) [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	live := g.cache.live()
@@ -87,8 +87,9 @@ func (t *tails) get(g *Segment, from, end ident.Offset, limit int) [][]byte {
 	}
 	i := sort.Search(len(live), func(i int) bool { return live[i].end > from })
 	var out [][]byte
+	stop := from + ident.Offset(limit.Records)
 	for bytes := 0; i < len(live) && live[i].end <= end; i++ {
-		if bytes += len(live[i].batch); bytes > limit && len(out) > 0 {
+		if bytes += len(live[i].batch); len(out) > 0 && (bytes > limit.Bytes || live[i].base >= stop) {
 			break
 		}
 		out = append(out, live[i].batch)

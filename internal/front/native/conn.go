@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quirelog/quire/internal/wire"
+	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/status"
 )
 
@@ -48,7 +49,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		requests: requests{limit: s.cfg.MaxInFlight},
 		topics:   make(chan struct{}, topicRequests),
 	}
-	c.out = newOutbox(c.answers.release)
+	c.out = newOutbox(c.answers.release, wire.NewAtOnce(nc))
 	c.cut, c.kill = context.WithCancelCause(s.over)
 	c.stopping, c.cancel = context.WithCancelCause(c.cut)
 	return c
@@ -165,15 +166,34 @@ func (c *conn) leave(err error) bool {
 }
 
 // answer ends the request id of type t with message m of type as, and batches
-// behind it for which held bytes were borrowed.
-func (c *conn) answer(t wire.Type, id uint64, as wire.Type, m wire.Message, payload [][]byte, held int64) {
+// behind it for which held bytes were borrowed. done, if not nil, is called
+// when they are written.
+func (c *conn) answer(t wire.Type, id uint64, as wire.Type, m wire.Message, payload [][]byte, held int64, done func()) {
 	c.requests.end(id)
-	err := c.out.add(as, id, m, payload, held)
+	err := c.out.add(as, id, m, payload, held, done)
 	if err != nil {
 		c.tell(id, err)
 	}
 	c.requests.settle()
 	c.srv.metrics.ended(t, err)
+}
+
+// acknowledge ends the produce id. When it was the only one under way at the
+// server, its answer is written by the caller: there is nothing to gather it
+// with, and handing it over to the writer would cost more than writing it.
+func (c *conn) acknowledge(id uint64, m *quirev1.ProduceResponse, alone bool) {
+	if !alone {
+		c.answer(wire.TypeProduceRequest, id, wire.TypeProduceResponse, m, nil, 0, nil)
+		return
+	}
+	c.requests.end(id)
+	n, err := c.out.addAlone(wire.TypeProduceResponse, id, m)
+	if err != nil {
+		c.tell(id, err)
+	}
+	c.requests.settle()
+	c.srv.metrics.bytesOut.Add(float64(n))
+	c.srv.metrics.ended(wire.TypeProduceRequest, err)
 }
 
 // fail ends the request id of type t with err.
@@ -186,5 +206,5 @@ func (c *conn) fail(t wire.Type, id uint64, err error) {
 
 // tell sends an Error. That one always fits into a frame.
 func (c *conn) tell(id uint64, err error) {
-	_ = c.out.add(wire.TypeError, id, wire.ErrorMessage(err), nil, 0)
+	_ = c.out.add(wire.TypeError, id, wire.ErrorMessage(err), nil, 0, nil)
 }

@@ -38,7 +38,7 @@ func (c *conn) fetch(f wire.Frame) error {
 			return
 		}
 		message, payload := delivery(&d)
-		c.answer(wire.TypeFetchRequest, id, wire.TypeDelivery, message, payload, held)
+		c.answer(wire.TypeFetchRequest, id, wire.TypeDelivery, message, payload, held, d.Release)
 	})
 	return nil
 }

@@ -47,7 +47,7 @@ func (c *conn) handshake() error {
 		MaxFrameBytes: wire.MaxFrame,
 		MaxInFlight:   uint32(c.srv.cfg.MaxInFlight),
 		MaxBatchBytes: batch.MaxSize,
-	}, nil, 0)
+	}, nil, 0, nil)
 }
 
 // strange answers a client that did not send the preface.

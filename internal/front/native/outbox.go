@@ -29,6 +29,7 @@ type outbox struct {
 	closed  bool // no more is taken; what there is will be written
 	dead    bool // nothing more will be written
 	release func(int64)
+	atOnce  *wire.AtOnce
 }
 
 // load is a run of frames.
@@ -43,18 +44,20 @@ type piece struct {
 	at      int
 	payload [][]byte
 	held    int64
+	done    func() // called when the payload is written; may be nil
 }
 
-func newOutbox(release func(int64)) *outbox {
-	o := &outbox{release: release}
+func newOutbox(release func(int64), atOnce *wire.AtOnce) *outbox {
+	o := &outbox{release: release, atOnce: atOnce}
 	o.more.L, o.room.L = &o.mu, &o.mu
 	return o
 }
 
 // add queues a frame. held is what was borrowed for it; the outbox gives that
-// back when the frame was written or cannot be. It fails only for a frame
+// back when the frame was written or cannot be, and calls done, if not nil,
+// when it was written or copied. It fails only for a frame
 // over the limit; on a closed connection the frame is dropped.
-func (o *outbox) add(t wire.Type, id uint64, m wire.Message, payload [][]byte, held int64) error {
+func (o *outbox) add(t wire.Type, id uint64, m wire.Message, payload [][]byte, held int64, done func()) error {
 	size := 0
 	for _, p := range payload {
 		size += len(p)
@@ -77,16 +80,48 @@ func (o *outbox) add(t wire.Type, id uint64, m wire.Message, payload [][]byte, h
 		for _, p := range payload {
 			l.buf = append(l.buf, p...)
 		}
-		payload = nil
+		if done != nil {
+			done()
+		}
+		payload, done = nil, nil
 	}
 	if len(payload) > 0 || held > 0 {
-		l.pieces = append(l.pieces, piece{at: len(l.buf), payload: payload, held: held})
+		l.pieces = append(l.pieces, piece{at: len(l.buf), payload: payload, held: held, done: done})
 	}
 	l.frames++
 	o.frames++
 	o.mu.Unlock()
 	o.more.Signal()
 	return nil
+}
+
+// addAlone is add for a small frame without a payload that no other will follow
+// soon. If the outbox is empty it is written by the caller, unless that would
+// have to wait. It gives how many bytes that were.
+func (o *outbox) addAlone(t wire.Type, id uint64, m wire.Message) (n int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return 0, nil
+	}
+	l := &o.filling
+	buf, err := wire.AppendFrame(l.buf, t, id, m, 0)
+	if err != nil {
+		return 0, err
+	}
+	if o.frames == 0 {
+		n = o.atOnce.Write(buf)
+		if n == len(buf) {
+			l.buf = buf[:0]
+			return n, nil
+		}
+		buf = append(buf[:0], buf[n:]...)
+	}
+	l.buf = buf
+	l.frames++
+	o.frames++
+	o.more.Signal()
+	return n, nil
 }
 
 // wait returns when fewer than n frames wait to be written. It is false when

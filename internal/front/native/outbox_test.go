@@ -10,12 +10,12 @@ import (
 // add queues a delivery of n bytes for which as many were borrowed.
 func add(t *testing.T, o *outbox, n int) error {
 	t.Helper()
-	return o.add(wire.TypeDelivery, 1, &quirev1.Delivery{}, [][]byte{make([]byte, n)}, int64(n))
+	return o.add(wire.TypeDelivery, 1, &quirev1.Delivery{}, [][]byte{make([]byte, n)}, int64(n), nil)
 }
 
 func TestOutboxGivesBackWhatItDoesNotTake(t *testing.T) {
 	var back int64
-	o := newOutbox(func(n int64) { back += n })
+	o := newOutbox(func(n int64) { back += n }, nil)
 	if err := add(t, o, wire.MaxFrame); err == nil || back != wire.MaxFrame {
 		t.Errorf("a frame over the limit: %v, %d bytes back", err, back)
 	}
@@ -41,7 +41,7 @@ func TestOutboxGivesBackWhatItDoesNotTake(t *testing.T) {
 }
 
 func TestOutboxWritesWhatItTookBeforeItEnds(t *testing.T) {
-	o := newOutbox(func(int64) {})
+	o := newOutbox(func(int64) {}, nil)
 	for range 3 {
 		if err := add(t, o, 100); err != nil {
 			t.Fatal(err)

@@ -167,14 +167,15 @@ func (c *conn) produce(f wire.Frame, held int64) error {
 	}
 	id := f.ID
 	req := node.ProduceRequest{Topic: m.Topic, Batch: f.Payload}
+	c.srv.producing.Add(1)
 	c.srv.broker.Produce(req, func(res node.ProduceResult, err error) {
+		alone := c.srv.producing.Add(-1) == 0
 		c.produces.release(held)
 		if err != nil {
 			c.fail(wire.TypeProduceRequest, id, err)
 			return
 		}
-		c.answer(wire.TypeProduceRequest, id, wire.TypeProduceResponse,
-			&quirev1.ProduceResponse{AppendTimeUs: int64(res.AppendTime)}, nil, 0)
+		c.acknowledge(id, &quirev1.ProduceResponse{AppendTimeUs: int64(res.AppendTime)}, alone)
 	})
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quirelog/quire/status"
@@ -21,6 +22,8 @@ type Server struct {
 	// produces and answers are the budgets that all connections share.
 	produces *budget
 	answers  *budget
+	// producing counts the produces that the broker has not answered.
+	producing atomic.Int64
 	// over ends, by end, when all connections are cut.
 	over    context.Context
 	end     context.CancelFunc

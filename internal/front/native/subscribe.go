@@ -64,5 +64,5 @@ func (c *conn) pushOne(ctx context.Context, id uint64, d *node.Delivery) error {
 		return err
 	}
 	message, payload := delivery(d)
-	return c.out.add(wire.TypeDelivery, id, message, payload, held)
+	return c.out.add(wire.TypeDelivery, id, message, payload, held, d.Release)
 }

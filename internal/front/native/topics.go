@@ -46,7 +46,7 @@ func (c *conn) topic(f wire.Frame) error {
 			return
 		}
 		// The answer of a request has the next number.
-		c.answer(t, id, t+1, answer, nil, held)
+		c.answer(t, id, t+1, answer, nil, held, nil)
 	})
 	return nil
 }

@@ -50,6 +50,7 @@ type loadWriter struct {
 	list net.Buffers // what is written next
 	size int         // bytes in list
 	held int64       // what was borrowed for it
+	done []func()    // to be called when it is written
 }
 
 // write writes the load. Whether it can or not, it gives back what was
@@ -58,6 +59,9 @@ func (w *loadWriter) write() error {
 	var err error
 	for _, p := range w.load.pieces {
 		w.held += p.held
+		if p.done != nil {
+			w.done = append(w.done, p.done)
+		}
 		if len(p.payload) > 0 {
 			w.heads(p.at)
 		}
@@ -95,6 +99,10 @@ func (w *loadWriter) flush() error {
 		w.conn.kill(err)
 	}
 	clear(w.list)
+	for _, done := range w.done {
+		done()
+	}
+	w.done = w.done[:0]
 	w.conn.answers.release(w.held)
 	w.list, w.size, w.held = w.list[:0], 0, 0
 	return err
