@@ -34,7 +34,7 @@ type outbox struct {
 
 	mu      sync.Mutex
 	waiting parcel
-	writing bool // the writer has a parcel
+	writing bool          // the writer has a parcel
 	spare   parcel        // memory for the next parcel
 	held    int           // bytes that have room here
 	freed   chan struct{} // closed when there is room again; nil if nobody waits

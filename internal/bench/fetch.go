@@ -53,6 +53,9 @@ func (r *run) fetch(ctx context.Context) error {
 	if err := r.probe(ctx, readers[0]); err != nil {
 		return err
 	}
+	if err := r.readingFloor(ctx); err != nil {
+		return err
+	}
 	return r.allRead(readers)
 }
 

@@ -106,6 +106,9 @@ func TestTheFloorIsMeasured(t *testing.T) {
 	if perSecond, err := growingFloor(t.Context(), dir, 64<<10); err != nil || perSecond <= 0 {
 		t.Errorf("%g bytes/s, %v", perSecond, err)
 	}
+	if perSecond, err := streamingFloor(t.Context(), dir); err != nil || perSecond <= 0 {
+		t.Errorf("%g bytes/s, %v", perSecond, err)
+	}
 	trips := NewLatencies()
 	if err := loopbackFloor(trips); err != nil || trips.Quantiles().P50 <= 0 {
 		t.Errorf("%+v, %v", trips.Quantiles(), err)

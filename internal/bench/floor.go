@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -36,6 +37,63 @@ type Floor struct {
 	// Loopback* are the times of a round trip of one byte over TCP.
 	LoopbackP50 float64 `json:"loopback_p50_us"`
 	LoopbackP99 float64 `json:"loopback_p99_us"`
+	// Streaming is the bandwidth of a file in the page cache that one end of a
+	// TCP connection reads, sums up and sends, and the other receives and sums
+	// up: 1 MiB at a time, in memory that is used again.
+	Streaming float64 `json:"streaming_bytes_per_second"`
+}
+
+// streamingFloor is the bandwidth of a file that is read, checked and sent over
+// TCP.
+func streamingFloor(ctx context.Context, dir string) (perSecond float64, err error) {
+	err = withFile(dir, func(f vfs.File) error {
+		block := make([]byte, streamBlock)
+		fill(block, 1)
+		for at := int64(0); at < streamFile; at += streamBlock {
+			if _, err := f.WriteAt(block, at); err != nil {
+				return err
+			}
+		}
+		began, blocks := time.Now(), int64(0)
+		send := func(conn net.Conn) error {
+			b := make([]byte, streamBlock)
+			for ; time.Since(began) < streamTime && ctx.Err() == nil; blocks++ {
+				if _, err := f.ReadAt(b, blocks*streamBlock%streamFile); err != nil {
+					return err
+				}
+				crc32.Checksum(b, castagnoli)
+				if _, err := conn.Write(b); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		receive := func(conn net.Conn) error {
+			b := make([]byte, streamBlock)
+			for {
+				if _, err := io.ReadFull(conn, b); err != nil {
+					return ended(err)
+				}
+				crc32.Checksum(b, castagnoli)
+			}
+		}
+		if err := overLoopback(send, receive); err != nil {
+			return err
+		}
+		perSecond = float64(blocks*streamBlock) / time.Since(began).Seconds()
+		return ctx.Err()
+	})
+	return perSecond, err
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ended is nil for the end of a connection between two messages.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // How long each part of the floor is measured.
@@ -46,6 +104,9 @@ const (
 	growingTime  = time.Second
 	growingBytes = 1 << 30
 	loopbackTrip = 2000
+	streamTime   = time.Second
+	streamBlock  = 1 << 20
+	streamFile   = 256 << 20
 )
 
 // syncFloor adds the times of small syncs in a prepared file of dir to syncs,
@@ -138,16 +199,30 @@ func loopbackFloor(l *Latencies) error {
 // roundTrips measures, as long as there are to be more, how long a byte takes
 // over TCP to a server that does its work and sends a byte back.
 func roundTrips(l *Latencies, work func() error, more func() bool) error {
+	ask := func(conn net.Conn) error { return trips(conn, l, more) }
+	return overLoopback(ask, func(conn net.Conn) error { return answerBytes(conn, work) })
+}
+
+// overLoopback connects two ends over TCP. The first closes its connection when
+// it is done; the second returns then.
+func overLoopback(first, second func(net.Conn) error) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return status.New(status.Internal, "cannot measure the loopback: %w", err)
 	}
 	defer ln.Close()
 	served := make(chan error, 1)
-	go func() { served <- serveBytes(ln, work) }()
+	go func() {
+		conn, err := ln.Accept()
+		if err == nil {
+			err = second(conn)
+			_ = conn.Close()
+		}
+		served <- err
+	}()
 	conn, err := net.Dial("tcp", ln.Addr().String())
 	if err == nil {
-		err = trips(conn, l, more)
+		err = first(conn)
 		_ = conn.Close()
 	} else {
 		_ = ln.Close()
@@ -161,20 +236,12 @@ func roundTrips(l *Latencies, work func() error, more func() bool) error {
 	return nil
 }
 
-// serveBytes answers each byte of one connection with a byte once work is done.
-func serveBytes(ln net.Listener, work func() error) error {
-	conn, err := ln.Accept()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
+// answerBytes answers each byte with a byte once work is done.
+func answerBytes(conn net.Conn, work func() error) error {
 	b := make([]byte, 1)
 	for {
-		switch _, err := io.ReadFull(conn, b); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return ended(err)
 		}
 		if err := work(); err != nil {
 			return err

@@ -38,9 +38,9 @@ type Result struct {
 	Errors   uint64 `json:"errors"`
 	Verified bool   `json:"verified"`
 
-	// Floor is there for topics that sync each write. The ratios are P50 to its
-	// small sync and to one that is answered over TCP, and BytesPerSecond to its
-	// growing file.
+	// Floor is there for topics that sync each write, and for reading. The
+	// ratios are P50 to its small sync and to one that is answered over TCP, and
+	// BytesPerSecond to its growing file or, for reading, its stream.
 	Floor          *Floor   `json:"floor"`
 	P50ToSync      *float64 `json:"p50_to_sync"`
 	P50ToAnswered  *float64 `json:"p50_to_answered_sync"`
@@ -112,7 +112,7 @@ func (r *Result) spent(u usage, own time.Duration, ownKnown bool) {
 // ratios compares with the floor.
 func (r *Result) ratios() {
 	f := r.Floor
-	if f == nil || r.Shape != Produce {
+	if f == nil {
 		return
 	}
 	ratio := func(x, y float64) *float64 {
@@ -121,6 +121,14 @@ func (r *Result) ratios() {
 		}
 		v := x / y
 		return &v
+	}
+	switch r.Shape {
+	case Fetch:
+		r.BytesToFloor = ratio(r.BytesPerSecond, f.Streaming)
+		return
+	case Produce:
+	default:
+		return
 	}
 	r.P50ToSync = ratio(r.P50, f.SyncP50)
 	r.P50ToAnswered = ratio(r.P50, f.AnsweredP50)

@@ -306,5 +306,21 @@ func (r *run) floorAfter(ctx context.Context) error {
 	return nil
 }
 
+// readingFloor measures what a read is set against, if there is a directory to
+// measure it in.
+func (r *run) readingFloor(ctx context.Context) error {
+	if !r.OwnBroker && r.Dir == "" {
+		return nil
+	}
+	var f Floor
+	var err error
+	if f.Streaming, err = streamingFloor(ctx, r.home); err != nil {
+		return err
+	}
+	r.result.Floor = &f
+	r.result.ratios()
+	return nil
+}
+
 // patience is how long a run waits for a reader that makes no progress.
 const patience = 30 * time.Second

@@ -175,7 +175,11 @@ func (a *app) printBench(r *bench.Result) error {
 		rows = append(rows, []string{"broker memory", fmt.Sprintf("%.1f MiB", float64(*r.Memory)/(1<<20))})
 		rows = append(rows, []string{"fdatasyncs", number(*r.Fdatasyncs)})
 	}
-	if r.Floor != nil {
+	switch {
+	case r.Floor == nil:
+	case r.Shape == bench.Fetch:
+		rows = append(rows, []string{"floor", fmt.Sprintf("%.1f MiB/s read, checked and sent", r.Floor.Streaming/(1<<20))})
+	default:
 		rows = append(rows, []string{"floor", fmt.Sprintf("sync of 4 KiB %s, answered %s, %.1f MiB/s by %d bytes, loopback %s",
 			us(r.Floor.SyncP50), us(r.Floor.AnsweredP50), r.Floor.Growing/(1<<20), r.Floor.FlushBytes, us(r.Floor.LoopbackP50))})
 	}
