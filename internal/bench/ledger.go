@@ -37,6 +37,9 @@ func (l *Ledger) Sending(worker int) ID {
 	return ID{Worker: worker, N: l.sent[worker].Add(1) - 1}
 }
 
+// Sent counts the records that a worker has sent, or is about to send.
+func (l *Ledger) Sent(worker int) uint64 { return l.sent[worker].Load() }
+
 // Failed notes that a record was not acknowledged.
 func (l *Ledger) Failed(id ID, err error) {
 	l.mu.Lock()

@@ -18,6 +18,8 @@ type load struct {
 	*run
 	// records is how many are written in all; 0 is without end.
 	records uint64
+	// unpaced: the rate and the duration of the settings do not count.
+	unpaced bool
 	times   *Latencies
 	// gate, if not nil, is asked before each record and may wait.
 	gate func(ctx context.Context) error
@@ -83,7 +85,7 @@ func (l *load) worker(i int) *worker {
 			w.quota++
 		}
 	}
-	if l.Rate > 0 {
+	if l.Rate > 0 && !l.unpaced {
 		w.every = time.Duration(float64(workers) / l.Rate * float64(time.Second))
 	}
 	return w
@@ -107,7 +109,7 @@ func (w *worker) next(n uint64) (id ID, rec record.Record, at time.Duration, ok 
 		}
 		at = due
 	}
-	if w.Duration > 0 && at >= w.Duration {
+	if w.Duration > 0 && !w.unpaced && at >= w.Duration {
 		return id, rec, at, false
 	}
 	id = w.ledger.Sending(w.index)
@@ -139,7 +141,7 @@ func (w *worker) unbatched() {
 		if !ok {
 			return
 		}
-		if _, err := w.client.Produce(w.ctx, w.topic(n), rec); err != nil {
+		if _, err := w.client.Produce(w.ctx, w.topic(id.N), rec); err != nil {
 			w.ledger.Failed(id, err)
 			if final(err) {
 				return
@@ -162,7 +164,7 @@ func (w *worker) batched() {
 	// is free again before it is needed.
 	ring := make([]time.Duration, ringSize(buffer/w.Payload+2))
 	mask := uint64(len(ring) - 1)
-	answered := uint64(0)
+	answered := w.ledger.Sent(w.index)
 	broken := make(chan struct{})
 	done := func(err error) {
 		id := ID{w.index, answered}
@@ -198,7 +200,7 @@ func (w *worker) sendAll(
 		if !ok {
 			return
 		}
-		ring[n&mask] = at
+		ring[id.N&mask] = at
 		if err := p.Send(w.ctx, rec, done); err != nil {
 			w.ledger.Failed(id, err)
 			return

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
 )
 
 // checkpointRequest asks that the segment files hold what the journal
@@ -127,14 +129,12 @@ func (c *checkpoints) retry() {
 }
 
 func (c *checkpoints) checkpoint(r checkpointRequest) error {
-	for _, g := range c.s.dirtySegments(r.through) {
-		began := time.Now()
-		if err := c.s.checkpointSegment(g, SyncCheckpoint); err != nil {
-			return err
-		}
-		if !c.pace(time.Since(began)) {
-			return nil
-		}
+	err := c.s.checkpointSegments(r.through, c.pace)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if err := c.s.writeManifest(r); err != nil {
 		return err
@@ -148,12 +148,38 @@ func (c *checkpoints) checkpoint(r checkpointRequest) error {
 
 // checkpointAll is the last checkpoint, when nothing is written any more.
 func (c *checkpoints) checkpointAll(r checkpointRequest) error {
-	for _, g := range c.s.dirtySegments(r.through) {
-		if err := c.s.checkpointSegment(g, SyncCheckpoint); err != nil {
-			return err
-		}
+	rest := func(time.Duration) bool { return true }
+	if err := c.s.checkpointSegments(r.through, rest); err != nil {
+		return err
 	}
 	return c.s.writeManifest(r)
+}
+
+// errStopped ends a checkpoint because the store closes.
+var errStopped = errors.New("the store closes")
+
+// checkpointSegments syncs the files that lack data of the journal generations
+// up to through, several at the same time. After each sync, rest may wait; it
+// says false to stop.
+func (s *Store) checkpointSegments(through uint64, rest func(took time.Duration) bool) error {
+	workers, ctx := errgroup.WithContext(context.Background())
+	workers.SetLimit(s.cfg.SyncWorkers)
+	for _, g := range s.dirtySegments(through) {
+		workers.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // another one failed
+			}
+			began := time.Now()
+			if err := s.checkpointSegment(g, SyncCheckpoint); err != nil {
+				return err
+			}
+			if !rest(time.Since(began)) {
+				return errStopped
+			}
+			return nil
+		})
+	}
+	return workers.Wait()
 }
 
 // pace rests as long as the last sync took, unless the writer waits for a
@@ -301,5 +327,5 @@ func (s *Store) makeSpare() {
 func (j *journalFiles) scarce() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.free) == 0
+	return len(j.free) < 2
 }

@@ -36,6 +36,9 @@ type Config struct {
 	// OpenFiles bounds the segment files that are open at a time. Default
 	// 4,096, at least 16.
 	OpenFiles int
+	// SyncWorkers is how many segment files are synced at the same time by a
+	// checkpoint and by Open; the disk then flushes once for several. Default 8.
+	SyncWorkers int
 	// VerifyBytes bounds how much Open reads to verify segments, whole ones as
 	// long as they fit; scrubs and readers verify the rest. Default 128 MiB,
 	// negative is none.
@@ -112,6 +115,7 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.QueueBytes, 256<<20)
 	def(&c.TailCacheBytes, 64<<20)
 	defInt(&c.OpenFiles, 4096)
+	defInt(&c.SyncWorkers, 8)
 	def(&c.VerifyBytes, 128<<20)
 	def(&c.MinFreeBytes, 64<<20)
 	def(&c.BallastReserve, 16<<20)
@@ -131,6 +135,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("journal files %d: want 1 to 16", c.JournalFiles)
 	case c.RoundBytes < 8<<20:
 		return c, fmt.Errorf("round size %d: want at least 8 MiB", c.RoundBytes)
+	case c.SyncWorkers < 1 || c.SyncWorkers > 64:
+		return c, fmt.Errorf("sync workers %d: want 1 to 64", c.SyncWorkers)
 	case c.OpenFiles < 16:
 		return c, fmt.Errorf("open files %d: want at least 16", c.OpenFiles)
 	}

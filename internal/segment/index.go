@@ -152,12 +152,17 @@ func (g *Segment) readIndex(end int64) []indexEntry {
 	return entries
 }
 
-// saveIndex writes the entries that are not saved yet. It is an aid: an error
-// leaves it for the next time.
+// saveEvery is how many new entries are worth a write of the saved index: 1 MiB
+// of the segment. Its headers are walked as fast as a file is opened, so a
+// smaller segment has no index file.
+const saveEvery = 8
+
+// saveIndex writes the entries that are not saved yet, if there are enough. It
+// is an aid: an error leaves it for the next time.
 func (g *Segment) saveIndex() {
 	g.mu.Lock()
 	at := g.index.saved
-	if !g.index.whole || at == len(g.index.entries) {
+	if !g.index.whole || len(g.index.entries)-at < saveEvery {
 		g.mu.Unlock()
 		return
 	}

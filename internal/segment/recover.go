@@ -2,6 +2,7 @@ package segment
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quirelog/quire/internal/batch"
 )
@@ -408,38 +410,23 @@ func (r *recoverer) finish() error {
 			}
 		}
 	}
-	order := r.inOrder()
-	const workers = 8
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		first error
-		next  int
-	)
-	for range min(workers, len(order)) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				if first != nil || next == len(order) {
-					mu.Unlock()
-					return
-				}
-				g := order[next]
-				next++
-				mu.Unlock()
-				kept, torn, err := r.finishSegment(g)
-				mu.Lock()
-				r.report.Kept += kept
-				r.report.Torn += torn
-				if err != nil && first == nil {
-					first = err
-				}
-				mu.Unlock()
+	var mu sync.Mutex
+	workers, ctx := errgroup.WithContext(context.Background())
+	workers.SetLimit(r.s.cfg.SyncWorkers)
+	for _, g := range r.inOrder() {
+		workers.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // another one failed
 			}
+			kept, torn, err := r.finishSegment(g)
+			mu.Lock()
+			defer mu.Unlock()
+			r.report.Kept += kept
+			r.report.Torn += torn
+			return err
 		})
 	}
-	wg.Wait()
-	return first
+	return workers.Wait()
 }
 
 // verifies says whether a segment of so many bytes is still verified at the

@@ -46,6 +46,9 @@ func newWorld(seed uint64, story io.Writer, t *tally) *world {
 	rng := rand.New(rand.NewPCG(seed, 0x51))
 	w := &world{rng: rng, story: story, tally: t, nextID: 1, full: rng.IntN(4) == 0}
 	w.cfg = segment.Config{OpenFiles: 16, MinFreeBytes: -1, BallastReserve: -1, Observer: t}
+	if rng.IntN(4) > 0 {
+		w.cfg.SyncWorkers = 1 // the syncs of a checkpoint follow each other
+	}
 	w.tune()
 	w.most = []int{4, 12, 24}[rng.IntN(3)]
 	disk := faultfs.Config{
