@@ -19,7 +19,7 @@ type Config struct {
 	RoundBytes int
 	// DirectBytes is the size from which a segment's part of a round is made
 	// durable by a sync of its own file instead of the journal. Default
-	// 64 KiB; docs/evidence.md has the measured crossover.
+	// 128 KiB; docs/evidence.md has the measured crossover.
 	DirectBytes int
 	// MarkInterval bounds how long a direct round stays without its mark in
 	// the journal, and the last journal round without one behind it. Default
@@ -110,7 +110,7 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.JournalFileBytes, 32<<20)
 	defInt(&c.JournalFiles, 4)
 	defInt(&c.RoundBytes, 8<<20)
-	defInt(&c.DirectBytes, 64<<10)
+	defInt(&c.DirectBytes, 128<<10)
 	def(&c.MarkBytes, 64<<20)
 	def(&c.QueueBytes, 256<<20)
 	def(&c.TailCacheBytes, 64<<20)
