@@ -49,7 +49,9 @@ func writeFile(fs vfs.FS, dir, name string, b []byte) error {
 		err = fs.Rename(tmp, fs.PathJoin(dir, name))
 	}
 	if err == nil {
-		err = syncDir(fs, dir)
+		// From here on either content may be the one that is found, whatever
+		// kept the directory from being synced.
+		err = asSyncError(syncDir(fs, dir))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
