@@ -50,6 +50,10 @@ type RangeInfo struct {
 	Records    uint64
 	Bytes      uint64
 	Segments   []SegmentInfo
+	// Parents are the ranges that this one continues: one that was split, or
+	// two that were merged. Children are those that continue it; a range that
+	// has any takes no more records.
+	Parents, Children []uint64
 }
 
 // SegmentInfo is a stretch of a range's log, a file.
@@ -186,6 +190,36 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	return err
 }
 
+// SplitTopic splits a range of a topic in two, where key is or, if that is nil,
+// the largest range in its middle. Records, cursors and the order of each key go
+// on as before; more ranges can be written and read beside each other. If the
+// connection breaks on the way the outcome may be unknown.
+func (c *Client) SplitTopic(ctx context.Context, name string, key []byte) error {
+	var resp quirev1.SplitTopicResponse
+	_, err := c.do(ctx, call{
+		typ:   wire.TypeSplitTopicRequest,
+		req:   &quirev1.SplitTopicRequest{Name: name, AtKey: key},
+		want:  wire.TypeSplitTopicResponse,
+		resp:  &resp,
+		doing: "splitting topic " + name,
+	})
+	return err
+}
+
+// MergeTopic makes one range of the two neighbouring ranges of a topic that
+// have least. If the connection breaks on the way the outcome may be unknown.
+func (c *Client) MergeTopic(ctx context.Context, name string) error {
+	var resp quirev1.MergeTopicResponse
+	_, err := c.do(ctx, call{
+		typ:   wire.TypeMergeTopicRequest,
+		req:   &quirev1.MergeTopicRequest{Name: name},
+		want:  wire.TypeMergeTopicResponse,
+		resp:  &resp,
+		doing: "merging ranges of topic " + name,
+	})
+	return err
+}
+
 func settings(values map[string]string) *quirev1.TopicSettings {
 	if len(values) == 0 {
 		return nil
@@ -210,6 +244,7 @@ func rangeOf(r *quirev1.Range) RangeInfo {
 	info := RangeInfo{
 		ID: r.Id, First: r.FirstPosition, Last: r.LastPosition, Epoch: r.Epoch,
 		Start: r.StartOffset, End: r.EndOffset, Records: r.Records, Bytes: r.Bytes,
+		Parents: r.Parents, Children: r.Children,
 	}
 	for _, s := range r.Segments {
 		info.Segments = append(info.Segments, SegmentInfo{

@@ -27,8 +27,6 @@ var (
 	ErrFull = fmt.Errorf("batch %w", ErrTooLarge)
 	// ErrMalformed: a Builder was given a record that has no encoding.
 	ErrMalformed = errors.New("malformed record")
-	// ErrOutside: a key lies outside the band that the batch was checked for.
-	ErrOutside = errors.New("key outside the range")
 	// ErrKind: a producer may not write this kind of batch or record.
 	ErrKind = errors.New("kind not allowed")
 )

@@ -78,6 +78,20 @@ func (b *Builder) AddRecord(r *record.Record) error {
 	return err
 }
 
+// AddView adds a record of another batch, see Add.
+func (b *Builder) AddView(v *View) error {
+	b.rec = Record{
+		Kind: v.Kind, Key: v.Key, Value: v.Value, Time: v.Time, Expiry: v.Expiry, NotBefore: v.NotBefore,
+		Sequence: v.Sequence, Original: v.Original,
+	}
+	if v.NumHeaders() > 0 {
+		b.rec.Headers = v.Shared().Headers
+	}
+	err := b.Add(&b.rec)
+	b.rec = Record{}
+	return err
+}
+
 // Add adds a record, whose bytes it copies. A record that is refused leaves the
 // batch as it was: with ErrFull it fits after a Finish, with ErrRecordTooLarge
 // or ErrMalformed never.

@@ -12,8 +12,9 @@ import (
 type Limits struct {
 	// MaxValue bounds a value; 0 is record.MaxValue.
 	MaxValue int
-	// Band is where the keys must lie. Records without a key may lie anywhere.
-	Band keyspace.Band
+	// Span, if not nil, becomes the smallest band that has the positions of all
+	// keys; it stays not valid, as it has to be, when no record has one.
+	Span *keyspace.Band
 }
 
 // readers keeps the memory for decompressing from check to check.
@@ -21,8 +22,9 @@ var readers = sync.Pool{New: func() any { return new(Reader) }}
 
 // Validate is the broker's whole check of a producer's batch, before anything
 // is appended: checksums, both sizes of a compressed payload, exact count, the
-// bounds of every record, every key in its band, no bytes besides. A batch that
-// passes can be read to its end with a Reader for ever.
+// bounds of every record, no bytes besides. Whether the keys are where they
+// belong is for the caller to judge by their span. A batch that passes can be
+// read to its end with a Reader for ever.
 func Validate(b []byte, lim Limits) (Header, error) {
 	h, err := Check(b)
 	if err != nil {
@@ -42,14 +44,13 @@ func Validate(b []byte, lim Limits) (Header, error) {
 	if err := r.open(h, b); err != nil {
 		return Header{}, err
 	}
-	anywhere := lim.Band.IsFull()
 	for r.Next() {
 		v := &r.view
 		if err := v.limits(&lim); err != nil {
 			return Header{}, fmt.Errorf("record %d of %d: %w", int(h.Count)-r.left, h.Count, err)
 		}
-		if !anywhere && v.Key != nil && !lim.Band.Contains(keyspace.PositionOf(v.Key)) {
-			return Header{}, fmt.Errorf("record %d of %d: %w", int(h.Count)-r.left, h.Count, ErrOutside)
+		if lim.Span != nil && v.Key != nil {
+			*lim.Span = lim.Span.With(keyspace.PositionOf(v.Key))
 		}
 	}
 	if r.err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/record"
 )
@@ -25,7 +24,7 @@ func one(t *testing.T, o Options, recs ...Record) []byte {
 func TestValidateTakesWhatProducersWrite(t *testing.T) {
 	for _, name := range []string{"plain", "s2", "zstd", "producer"} {
 		b := golden(t, name)
-		h, err := Validate(b, Limits{Band: keyspace.Full()})
+		h, err := Validate(b, Limits{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -36,8 +35,8 @@ func TestValidateTakesWhatProducersWrite(t *testing.T) {
 }
 
 func TestValidateRefusesWhatProducersMayNotWrite(t *testing.T) {
-	full := Limits{Band: keyspace.Full()}
-	hundred := Limits{Band: keyspace.Full(), MaxValue: 100}
+	full := Limits{}
+	hundred := Limits{MaxValue: 100}
 	flipped := golden(t, "plain")
 	flipped[HeaderSize+5] ^= 1
 	// over is a batch that a Builder would not make.
@@ -81,48 +80,41 @@ func TestValidateTakesRecordsAtTheirLimits(t *testing.T) {
 		Key: make([]byte, record.MaxKey), Value: make([]byte, 100),
 		Headers: []record.Header{{Value: make([]byte, record.MaxHeaderBytes)}, 63: {}},
 	})
-	if _, err := Validate(b, Limits{MaxValue: 100, Band: keyspace.Full()}); err != nil {
+	if _, err := Validate(b, Limits{MaxValue: 100}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestValidateWantsEveryKeyInTheBand(t *testing.T) {
-	var recs []Record
-	low, high := ^ident.Position(0), ident.Position(0)
+func TestValidateSpansTheKeys(t *testing.T) {
+	nowhere := keyspace.Band{First: 1}
+	recs := []Record{{Value: []byte("no key")}}
+	want := nowhere
 	for i := range 100 {
 		key := fmt.Appendf(nil, "key %d", i)
 		recs = append(recs, Record{Key: key})
 		p := keyspace.PositionOf(key)
-		low, high = min(low, p), max(high, p)
+		if i == 0 {
+			want = keyspace.Band{First: p, Last: p}
+		}
+		want.First, want.Last = min(want.First, p), max(want.Last, p)
 	}
 	for _, c := range []Compression{None, S2, Zstd} {
-		b := one(t, Options{Compression: c}, recs...)
-		for band, want := range map[keyspace.Band]error{
-			keyspace.Full():              nil,
-			{First: low, Last: high}:     nil,
-			{First: low + 1, Last: high}: ErrOutside,
-			{First: low, Last: high - 1}: ErrOutside,
-		} {
-			if _, err := Validate(b, Limits{Band: band}); !errors.Is(err, want) {
-				t.Errorf("compression %d, band %s: %v, want %v", c, band, err, want)
-			}
+		span := nowhere
+		if _, err := Validate(one(t, Options{Compression: c}, recs...), Limits{Span: &span}); err != nil || span != want {
+			t.Errorf("compression %d: %v, %v, want %v", c, span, err, want)
 		}
 	}
-}
-
-func TestValidateTakesRecordsWithoutAKeyInAnyBand(t *testing.T) {
-	b := one(t, Options{}, Record{Value: []byte("no key")})
-	for _, p := range []ident.Position{0, ^ident.Position(0)} {
-		if _, err := Validate(b, Limits{Band: keyspace.Band{First: p, Last: p}}); err != nil {
-			t.Error(err)
-		}
+	span := nowhere
+	if _, err := Validate(one(t, Options{}, recs[0]), Limits{Span: &span}); err != nil || span.Valid() {
+		t.Errorf("without a key: %v, %v", span, err)
 	}
 }
 
 func TestValidationAllocatesNothingPerRecord(t *testing.T) {
 	for _, c := range []Compression{None, S2, Zstd} {
 		b := benchBatch(c)
-		lim := Limits{Band: keyspace.Band{First: 0, Last: ^ident.Position(0) - 1}}
+		span := keyspace.Band{First: 1}
+		lim := Limits{Span: &span}
 		n := testing.AllocsPerRun(20, func() {
 			if _, err := Validate(b, lim); err != nil {
 				t.Fatal(err)

@@ -34,6 +34,11 @@ const (
 	// grantReserve is how many more segments grants may seal, so that a range
 	// at its limit still survives restarts.
 	grantReserve = 8_192
+	// MaxRanges bounds the ranges of a topic that take appends.
+	MaxRanges = 65_536
+	// MaxStubs is how many sealed ranges of a topic are remembered when their
+	// records are gone.
+	MaxStubs = 4_096
 	// MaxConfirm bounds the segments that one ConfirmRetired names.
 	MaxConfirm = 1_000
 )

@@ -98,7 +98,43 @@ func (t *Topic) check() error {
 			return fmt.Errorf("range %v: %w", r.ID, err)
 		}
 	}
+	if err := t.checkLineage(); err != nil {
+		return err
+	}
 	return t.checkTiling()
+}
+
+// checkLineage holds when parents and children name each other, children came
+// later, and together cover what they continue.
+func (t *Topic) checkLineage() error {
+	for _, r := range t.Ranges {
+		next := r.Band.First
+		for _, id := range r.Children {
+			child, ok := t.Range(id)
+			switch {
+			case !ok || id <= r.ID:
+				return fmt.Errorf("range %v has no child %v", r.ID, id)
+			case child.Epoch <= r.Epoch || child.LastTime < r.LastTime:
+				return fmt.Errorf("range %v of epoch %d runs back behind its parent %v of epoch %d", id, child.Epoch, r.ID, r.Epoch)
+			case !slices.Contains(child.Parents, r.ID):
+				return fmt.Errorf("range %v does not know its parent %v", id, r.ID)
+			case len(r.Children) > 1 && child.Band.First != next:
+				return fmt.Errorf("the children of %v do not meet at %v", r.ID, id)
+			case len(r.Children) == 1 && (child.Band.First > r.Band.First || child.Band.Last < r.Band.Last):
+				return fmt.Errorf("range %v %v does not cover %v %v", id, child.Band, r.ID, r.Band)
+			}
+			next = child.Band.Last + 1
+		}
+		if len(r.Children) > 2 || len(r.Children) > 1 && next != r.Band.Last+1 {
+			return fmt.Errorf("%d children of %v end before %016x", len(r.Children), r.ID, uint64(next))
+		}
+		for _, id := range r.Parents {
+			if parent, ok := t.Range(id); !ok || !slices.Contains(parent.Children, r.ID) {
+				return fmt.Errorf("range %v has no parent %v", r.ID, id)
+			}
+		}
+	}
+	return nil
 }
 
 // checkTiling holds when the bands of the ranges that take appends cover each

@@ -39,8 +39,11 @@ func (r *Range) check() error {
 		}
 	}
 	n := len(r.Segments)
-	if r.LastTime < 0 || n > 0 && r.LastTime != r.Segments[n-1].LastTime || due.Base == 0 && r.LastTime != 0 {
+	if r.LastTime < 0 || n > 0 && r.LastTime != r.Segments[n-1].LastTime || due.Base == 0 && r.LastTime != 0 && r.Epoch == 1 {
 		return fmt.Errorf("append time %s is not that of its last sealed segment", when(r.LastTime))
+	}
+	if (r.Open == nil) != (len(r.Children) > 0) {
+		return fmt.Errorf("sealed %v with %d children", r.Open == nil, len(r.Children))
 	}
 	if r.Open == nil {
 		if due.Epoch > r.Epoch {

@@ -57,31 +57,11 @@ func example(t testing.TB) *State {
 		Topic: identity(3), Range: 3, Epoch: 1, Version: 1, Open: 7,
 		Seal: Seal{End: 10, Digest: 0xe0, Users: 10, Bytes: 100, LastTime: 8_000_000},
 	})
-	splitRange(s, 3)
+	must(Split{Topic: identity(3), Ending: endingOf(topic(s, 3).Ranges[0], EmptySeal(*topic(s, 3).Ranges[0].Open)), At: half})
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// splitRange makes the state that a split will leave: the parent sealed, two
-// children with half of its band each.
-func splitRange(s *State, id byte) {
-	next := *topic(s, id)
-	parent := *next.Ranges[0]
-	s.retire([]Retired{{Segment: parent.Open.ID, Topic: next.ID, Store: parent.Open.Store}})
-	parent.Open = nil
-	const middle = 1 << 63
-	next.Ranges = []*Range{&parent}
-	for _, band := range []keyspace.Band{{First: 0, Last: middle - 1}, {First: middle, Last: keyspace.Full().Last}} {
-		next.Ranges = append(next.Ranges, &Range{
-			ID: s.nextRange, Band: band, Epoch: 2, Owner: process1, Version: 1,
-			Open: &OpenSegment{ID: s.nextSegment, Epoch: 2, Store: store1},
-		})
-		s.nextRange++
-		s.nextSegment++
-	}
-	s.put(&next)
 }
 
 func topic(s *State, id byte) *Topic { return s.byID[identity(id)] }
@@ -157,7 +137,13 @@ func TestCheckFindsEachBreach(t *testing.T) {
 		"segment end bound":      func(s *State) { split(s).Ranges[0].Segments[0].End = counterBound + 1 },
 		"append times fall":      func(s *State) { rng(s).Segments[1].LastTime = rng(s).Segments[0].LastTime - 1 },
 		"last time":              func(s *State) { rng(s).LastTime-- },
-		"time of no segment":     func(s *State) { split(s).Ranges[1].LastTime = 1 },
+		"clock below its parent": func(s *State) { split(s).Ranges[1].LastTime = 1 },
+		"epoch of its parent":    func(s *State) { split(s).Ranges[1].Epoch, split(s).Ranges[1].Open.Epoch = 1, 1 },
+		"child not there":        func(s *State) { split(s).Ranges[0].Children[0] = 99 },
+		"child of nobody":        func(s *State) { split(s).Ranges[1].Parents = nil },
+		"parent not there":       func(s *State) { split(s).Ranges[1].Parents[0] = 99 },
+		"sealed for nobody":      func(s *State) { split(s).Ranges[0].Children = nil },
+		"open with children":     func(s *State) { rng(s).Children = []ident.RangeID{3} },
 		"open base":              func(s *State) { rng(s).Open.Base++ },
 		"open chain":             func(s *State) { rng(s).Open.Chain++ },
 		"first chain":            func(s *State) { split(s).Ranges[1].Open.Chain = 1 },

@@ -11,7 +11,7 @@ import (
 )
 
 // CommandVersion is the version of the commands that this code writes.
-const CommandVersion = 1
+const CommandVersion = 2
 
 // MaxCommand bounds an encoded command.
 const MaxCommand = 64 << 10
@@ -21,11 +21,17 @@ var errUnknownFields = errors.New("it has parts that this version does not know,
 
 // MarshalCommand encodes a command. The same command gives the same bytes. It
 // refuses, wrapping ErrMalformed, what the bytes could not say.
-func MarshalCommand(c Command) ([]byte, error) {
+func MarshalCommand(c Command) ([]byte, error) { return marshalCommand(c, CommandVersion) }
+
+func marshalCommand(c Command, version uint32) ([]byte, error) {
+	if version < since(c) {
+		return nil, fmt.Errorf("%w: version %d has no %T", ErrMalformed, version, c)
+	}
 	m, err := commandToPB(c)
 	if err != nil {
 		return nil, err
 	}
+	m.Version = version
 	if n := m.SizeVT(); n > MaxCommand {
 		return nil, fmt.Errorf("%w: a %T of %d bytes, at most %d", ErrMalformed, c, n, MaxCommand)
 	}
@@ -36,7 +42,8 @@ func MarshalCommand(c Command) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalCommand decodes what MarshalCommand encoded, and nothing else: the
+// UnmarshalCommand decodes what MarshalCommand encoded, in this or an earlier
+// version, and nothing else: the
 // error is a *status.Error of code data_newer for an unknown version, and of
 // code data_corrupt for all other bytes. It keeps nothing of b.
 func UnmarshalCommand(b []byte) (Command, error) {
@@ -54,7 +61,7 @@ func UnmarshalCommand(b []byte) (Command, error) {
 	if err != nil {
 		return nil, status.New(status.DataCorrupt, "catalog command: %w", err)
 	}
-	again, err := MarshalCommand(c)
+	again, err := marshalCommand(c, m.Version)
 	if err != nil {
 		return nil, status.New(status.DataCorrupt, "catalog command: %w", err)
 	}
@@ -68,14 +75,23 @@ func checkVersion(what string, got, known uint32) error {
 	switch {
 	case got == 0:
 		return status.New(status.DataCorrupt, "catalog %s without a version", what)
-	case got != known:
+	case got > known:
 		return status.New(status.DataNewer, "catalog %s of version %d, this program knows version %d", what, got, known)
 	}
 	return nil
 }
 
+// since is the first version that has a command.
+func since(c Command) uint32 {
+	switch c.(type) {
+	case Split, Merge:
+		return 2
+	}
+	return 1
+}
+
 func commandToPB(c Command) (*pb.Command, error) {
-	m := &pb.Command{Version: CommandVersion}
+	m := &pb.Command{}
 	switch c := c.(type) {
 	case CreateTopic:
 		if err := c.Settings.Check(); err != nil {
@@ -105,6 +121,14 @@ func commandToPB(c Command) (*pb.Command, error) {
 		m.Command = &pb.Command_Roll{Roll: &pb.Roll{
 			Topic: idBytes(c.Topic), Range: uint64(c.Range), Epoch: uint64(c.Epoch), Version: c.Version,
 			Open: uint64(c.Open), Seal: sealToPB(c.Seal),
+		}}
+	case Split:
+		m.Command = &pb.Command_Split{Split: &pb.Split{
+			Topic: idBytes(c.Topic), Ending: endingToPB(c.Ending), At: uint64(c.At),
+		}}
+	case Merge:
+		m.Command = &pb.Command_Merge{Merge: &pb.Merge{
+			Topic: idBytes(c.Topic), Left: endingToPB(c.Left), Right: endingToPB(c.Right),
 		}}
 	case Trim:
 		m.Command = &pb.Command_Trim{Trim: &pb.Trim{
@@ -152,6 +176,10 @@ func commandFromPB(m *pb.Command) (Command, error) {
 			Topic: d.id(m2.Topic), Range: ident.RangeID(m2.Range), Epoch: ident.Epoch(m2.Epoch), Version: m2.Version,
 			Open: ident.SegmentID(m2.Open), Seal: sealFromPB(m2.Seal),
 		}
+	case *pb.Command_Split:
+		c = Split{Topic: d.id(m.Split.Topic), Ending: endingFromPB(m.Split.Ending), At: ident.Position(m.Split.At)}
+	case *pb.Command_Merge:
+		c = Merge{Topic: d.id(m.Merge.Topic), Left: endingFromPB(m.Merge.Left), Right: endingFromPB(m.Merge.Right)}
 	case *pb.Command_Trim:
 		m2 := m.Trim
 		c = Trim{

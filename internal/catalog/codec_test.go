@@ -30,6 +30,13 @@ func commands() []Command {
 		Grant{Topic: identity(1), Range: 2, Epoch: 3, Version: 4, Open: 5, Seal: seal, Owner: process3},
 		Roll{Topic: identity(1), Range: 2, Epoch: 3, Version: 4, Open: 5, Seal: seal},
 		Trim{Topic: identity(1), TopicVersion: 2, Range: 3, Through: 4},
+		Split{
+			Topic: identity(1), Ending: Ending{Range: 2, Epoch: 3, Version: 4, Open: 5, Seal: seal}, At: 0x8000_0000_0000_0001,
+		},
+		Merge{
+			Topic: identity(1), Left: Ending{Range: 2, Epoch: 3, Version: 4, Open: 5, Seal: seal},
+			Right: Ending{Range: 6, Epoch: 7, Version: 8, Open: 9, Seal: EmptySeal(OpenSegment{Base: 7})},
+		},
 		ConfirmRetired{[]Retired{{7, identity(1), store1}, {9, identity(2), store2}}},
 	}
 }
@@ -95,7 +102,7 @@ func TestCommandBytesAreRefused(t *testing.T) {
 		code status.Code
 	}{
 		{"nothing", nil, "without a version", status.DataCorrupt},
-		{"newer", bytesOf(newer), "catalog command of version 2, this program knows version 1", status.DataNewer},
+		{"newer", bytesOf(newer), "catalog command of version 3, this program knows version 2", status.DataNewer},
 		{"no version", bytesOf(noVersion), "without a version", status.DataCorrupt},
 		{"no kind", bytesOf(noKind), "no kind", status.DataCorrupt},
 		{"unknown kind", withField99(bytesOf(noKind)), "no kind", status.DataCorrupt},

@@ -98,6 +98,32 @@ type Roll struct {
 	Seal    Seal
 }
 
+// Ending seals a range for ever. It compares Epoch, Version and Open, and seals
+// the open segment; one without records (its EmptySeal) is retired instead.
+type Ending struct {
+	Range   ident.RangeID
+	Epoch   ident.Epoch
+	Version uint64
+	Open    ident.SegmentID
+	Seal    Seal
+}
+
+// Split ends a range and has two others, under the same owner and the next
+// epoch, continue it: one below the position At and one from At on. Its token
+// is the Ending: a range ends once.
+type Split struct {
+	Topic  ident.TopicID
+	Ending Ending
+	At     ident.Position
+}
+
+// Merge ends two neighbours under one owner and has one range, under the epoch
+// after the higher of theirs, continue both. Its token is the two Endings.
+type Merge struct {
+	Topic       ident.TopicID
+	Left, Right Ending
+}
+
 // Trim retires the sealed segments of a range up to Through, and Through. It
 // compares TopicVersion, since the settings decide what may go: a trim that
 // was decided under shorter retention is refused. It is its own token.

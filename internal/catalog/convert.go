@@ -102,6 +102,12 @@ func rangeToPB(r *Range) *pb.Range {
 		Epoch: uint64(r.Epoch), Owner: ownerToPB(r.Owner), Version: r.Version,
 		Start: uint64(r.Start), UserBefore: r.UserBefore, LastTimeUs: int64(r.LastTime),
 	}
+	for _, id := range r.Parents {
+		m.Parents = append(m.Parents, uint64(id))
+	}
+	for _, id := range r.Children {
+		m.Children = append(m.Children, uint64(id))
+	}
 	if r.Open != nil {
 		m.Open = openToPB(*r.Open)
 	}
@@ -114,6 +120,12 @@ func (d *decoder) rng(m *pb.Range) *Range {
 		Band:  keyspace.Band{First: ident.Position(m.FirstPosition), Last: ident.Position(m.LastPosition)},
 		Epoch: ident.Epoch(m.Epoch), Owner: d.owner(m.Owner), Version: m.Version,
 		Start: ident.Offset(m.Start), UserBefore: m.UserBefore, LastTime: ident.Timestamp(m.LastTimeUs),
+	}
+	for _, id := range m.Parents {
+		r.Parents = append(r.Parents, ident.RangeID(id))
+	}
+	for _, id := range m.Children {
+		r.Children = append(r.Children, ident.RangeID(id))
 	}
 	if m.Open != nil {
 		open := d.open(m.Open)
@@ -146,6 +158,19 @@ func sealFromPB(m *pb.Seal) Seal {
 	return Seal{
 		End: ident.Offset(m.GetEnd()), Digest: m.GetDigest(), Users: m.GetUsers(), Bytes: m.GetBytes(),
 		LastTime: ident.Timestamp(m.GetLastTimeUs()),
+	}
+}
+
+func endingToPB(e Ending) *pb.Ending {
+	return &pb.Ending{
+		Range: uint64(e.Range), Epoch: uint64(e.Epoch), Version: e.Version, Open: uint64(e.Open), Seal: sealToPB(e.Seal),
+	}
+}
+
+func endingFromPB(m *pb.Ending) Ending {
+	return Ending{
+		Range: ident.RangeID(m.GetRange()), Epoch: ident.Epoch(m.GetEpoch()), Version: m.GetVersion(),
+		Open: ident.SegmentID(m.GetOpen()), Seal: sealFromPB(m.GetSeal()),
 	}
 }
 

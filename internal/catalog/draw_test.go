@@ -66,8 +66,14 @@ func drawSeal(t *rapid.T, r *Range) Seal {
 	}
 }
 
+// drawOpen draws a range that takes appends.
+func drawOpen(t *rapid.T, topic *Topic) *Range {
+	open := slices.DeleteFunc(slices.Clone(topic.Ranges), (*Range).Sealed)
+	return rapid.SampledFrom(open).Draw(t, "range")
+}
+
 func (h *history) drawGrant(t *rapid.T, topic *Topic) Command {
-	r := topic.Ranges[0]
+	r := drawOpen(t, topic)
 	return Grant{
 		Topic: topic.ID, Range: r.ID, Epoch: r.Epoch, Version: r.Version, Open: r.Open.ID,
 		Seal: drawSeal(t, r), Owner: drawOwner(t),
@@ -75,19 +81,40 @@ func (h *history) drawGrant(t *rapid.T, topic *Topic) Command {
 }
 
 func (h *history) drawRoll(t *rapid.T, topic *Topic) Command {
-	r := topic.Ranges[0]
+	r := drawOpen(t, topic)
 	return Roll{
 		Topic: topic.ID, Range: r.ID, Epoch: r.Epoch, Version: r.Version, Open: r.Open.ID, Seal: drawSeal(t, r),
 	}
 }
 
 func (h *history) drawTrim(t *rapid.T, topic *Topic) Command {
-	r := topic.Ranges[0]
-	c := Trim{Topic: topic.ID, TopicVersion: topic.Version, Range: r.ID, Through: r.Open.ID}
+	r := rapid.SampledFrom(topic.Ranges).Draw(t, "range")
+	c := Trim{Topic: topic.ID, TopicVersion: topic.Version, Range: r.ID, Through: 1}
 	if n := len(r.Segments); n > 0 {
 		c.Through = r.Segments[rapid.IntRange(0, n-1).Draw(t, "through")].ID
+	} else if r.Open != nil {
+		c.Through = r.Open.ID
 	}
 	return c
+}
+
+func drawEnding(t *rapid.T, r *Range) Ending {
+	return Ending{Range: r.ID, Epoch: r.Epoch, Version: r.Version, Open: r.Open.ID, Seal: drawSeal(t, r)}
+}
+
+// drawSplit splits at an eighth of the keyspace, which is in the range or not.
+func (h *history) drawSplit(t *rapid.T, topic *Topic) Command {
+	at := ident.Position(rapid.Uint64Range(0, 7).Draw(t, "eighth")) << 61
+	return Split{Topic: topic.ID, Ending: drawEnding(t, drawOpen(t, topic)), At: at}
+}
+
+// drawMerge merges a range with the one behind it, and now and then with any.
+func (h *history) drawMerge(t *rapid.T, topic *Topic) Command {
+	left, right := drawOpen(t, topic), drawOpen(t, topic)
+	if next := topic.Route(left.Band.Last + 1); rapid.IntRange(0, 9).Draw(t, "neighbour") > 0 && next != nil {
+		right = next
+	}
+	return Merge{Topic: topic.ID, Left: drawEnding(t, left), Right: drawEnding(t, right)}
 }
 
 // drawConfirm confirms what waits for it, and now and then what does not.

@@ -47,7 +47,7 @@ func TestGoldenSnapshot(t *testing.T) {
 }
 
 // golden compares lines with a golden file and gives the bytes that it holds.
-func golden(t *testing.T, name string, lines []string) (all [][]byte) {
+func golden(t *testing.T, name string, lines []string) [][]byte {
 	t.Helper()
 	text := strings.Join(lines, "\n") + "\n"
 	if *update {
@@ -61,6 +61,49 @@ func golden(t *testing.T, name string, lines []string) (all [][]byte) {
 	}
 	if string(content) != text {
 		t.Errorf("%s differs from what is written now:\n%s", name, text)
+	}
+	return stored(t, name)
+}
+
+// Version 1 had no split and no merge. What it wrote is read for ever.
+func TestVersion1IsRead(t *testing.T) {
+	var then []Command
+	for _, c := range commands() {
+		if since(c) == 1 {
+			then = append(then, c)
+		}
+	}
+	for i, b := range stored(t, "testdata/commands-v1.txt") {
+		if c, err := UnmarshalCommand(b); err != nil || !reflect.DeepEqual(c, then[i]) {
+			t.Errorf("command %d reads as %+v, %v", i, c, err)
+		}
+	}
+	want := New()
+	for _, c := range []Command{
+		createOrders(identity(1)),
+		Roll{
+			Topic: identity(1), Range: 1, Epoch: 1, Version: 1, Open: 1,
+			Seal: Seal{End: 100, Digest: 7, Users: 90, Bytes: 5000, LastTime: 2_000_000},
+		},
+	} {
+		apply(t, want, c)
+	}
+	got, err := load(slices.Collect(want.snapshot(1)))
+	if err != nil || !slices.EqualFunc(snapshot(got), snapshot(want), slices.Equal) {
+		t.Errorf("a snapshot of version 1 reads as another state: %v", err)
+	}
+	s, _, _ := splitOrders(t)
+	if _, err := load(slices.Collect(s.snapshot(1))); err == nil {
+		t.Error("a snapshot of version 1 with a split is taken")
+	}
+}
+
+// stored gives the bytes of a golden file.
+func stored(t *testing.T, name string) (all [][]byte) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
 		_, digits, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -18,11 +18,13 @@ import (
 // a snapshot: damaged, incomplete, reordered, or in breach of an invariant.
 // After an error the loader is of no more use.
 type Loader struct {
-	state  *State
-	next   uint64 // the chunk that is due
-	stage  stage
-	items  uint64
-	digest xxh3.Hasher
+	state *State
+	// version is that of the snapshot.
+	version uint32
+	next    uint64 // the chunk that is due
+	stage   stage
+	items   uint64
+	digest  xxh3.Hasher
 	// What the next item belongs to, or comes after.
 	topic   *Topic
 	rng     *Range
@@ -122,7 +124,7 @@ func (l *Loader) addItem(item *pb.SnapshotItem) (*pb.SnapshotItem, error) {
 	switch m := item.Item.(type) {
 	case *pb.SnapshotItem_Header:
 		err = l.addHeader(m.Header)
-		again = l.state.headerItem()
+		again = l.state.headerItem(m.Header.Version)
 	case *pb.SnapshotItem_Namespace:
 		n := Namespace{m.Namespace.Tenant, m.Namespace.Namespace}
 		err = l.advance(atNamespaces)
@@ -173,7 +175,7 @@ func (l *Loader) addHeader(h *pb.SnapshotHeader) error {
 	if l.stage != atHeader {
 		return errOrder
 	}
-	l.stage = atNamespaces
+	l.stage, l.version = atNamespaces, h.Version
 	l.state.nextRange = ident.RangeID(h.NextRange)
 	l.state.nextSegment = ident.SegmentID(h.NextSegment)
 	l.state.deletions = h.Deletions
@@ -198,6 +200,9 @@ func (l *Loader) addTopic(t *Topic) error {
 func (l *Loader) addRange(r *Range) error {
 	if l.stage != atTopics || l.topic == nil {
 		return errOrder
+	}
+	if l.version < 2 && len(r.Parents)+len(r.Children) > 0 {
+		return errUnknownFields
 	}
 	l.rng = r
 	l.topic.Ranges = append(l.topic.Ranges, r)

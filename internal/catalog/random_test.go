@@ -40,6 +40,8 @@ func TestRandomHistoriesKeepTheInvariants(t *testing.T) {
 			"grant":   h.onTopic(h.drawGrant),
 			"roll":    h.onTopic(h.drawRoll),
 			"trim":    h.onTopic(h.drawTrim),
+			"split":   h.onTopic(h.drawSplit),
+			"merge":   h.onTopic(h.drawMerge),
 			"confirm": func(t *rapid.T) { h.propose(t, h.drawConfirm(t)) },
 			"late":    h.proposeLate,
 			"again":   h.applyAgain,
@@ -157,6 +159,7 @@ func deepCopy(t *Topic) Topic {
 	for _, r := range t.Ranges {
 		copied := *r
 		copied.Segments = slices.Clone(r.Segments)
+		copied.Parents, copied.Children = slices.Clone(r.Parents), slices.Clone(r.Children)
 		if r.Open != nil {
 			open := *r.Open
 			copied.Open = &open

@@ -60,7 +60,7 @@ var settingsTable = []Setting{
 		"an open segment that is not empty is sealed and the next one opened at this age",
 		func(s *Settings) *time.Duration { return &s.SegmentAge }),
 	size("retention-bytes", "0", 1, 1<<50, true,
-		"a range's oldest sealed segment is deleted while those after it still hold this much; 0 keeps everything",
+		"a topic's oldest sealed segment is deleted while the others still hold this much; 0 keeps everything",
 		func(s *Settings) *uint64 { return &s.RetentionBytes }),
 	span("retention-age", "0", time.Second, 36_500*day, true,
 		"sealed segments are deleted when their newest record is older than this; 0 keeps everything",

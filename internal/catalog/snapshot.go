@@ -10,7 +10,7 @@ import (
 )
 
 // SnapshotVersion is the version of the snapshots that this code writes.
-const SnapshotVersion = 1
+const SnapshotVersion = 2
 
 // MaxChunk bounds a chunk of a snapshot.
 const MaxChunk = 256 << 10
@@ -20,7 +20,9 @@ const MaxChunk = 256 << 10
 // taken at the call: the sequence may be walked later, and by another
 // goroutine, while more commands are applied. A chunk belongs to whoever
 // receives it.
-func (s *State) Snapshot() iter.Seq[[]byte] {
+func (s *State) Snapshot() iter.Seq[[]byte] { return s.snapshot(SnapshotVersion) }
+
+func (s *State) snapshot(version uint32) iter.Seq[[]byte] {
 	// The topics are immutable, and the slices that are not copied are only
 	// appended to or cut at the front.
 	view := &State{
@@ -30,7 +32,7 @@ func (s *State) Snapshot() iter.Seq[[]byte] {
 	retired := s.retiredInOrder()
 	return func(yield func([]byte) bool) {
 		w := chunkWriter{yield: yield}
-		for item := range view.items(retired) {
+		for item := range view.items(version, retired) {
 			if !w.add(item) {
 				return
 			}
@@ -42,9 +44,9 @@ func (s *State) Snapshot() iter.Seq[[]byte] {
 }
 
 // items are what a snapshot consists of, in their order, but for the footer.
-func (s *State) items(retired []Retired) iter.Seq[*pb.SnapshotItem] {
+func (s *State) items(version uint32, retired []Retired) iter.Seq[*pb.SnapshotItem] {
 	return func(yield func(*pb.SnapshotItem) bool) {
-		if !yield(s.headerItem()) {
+		if !yield(s.headerItem(version)) {
 			return
 		}
 		for _, n := range s.namespaces {
@@ -90,9 +92,9 @@ func topicItems(t *Topic) iter.Seq[*pb.SnapshotItem] {
 	}
 }
 
-func (s *State) headerItem() *pb.SnapshotItem {
+func (s *State) headerItem(version uint32) *pb.SnapshotItem {
 	return &pb.SnapshotItem{Item: &pb.SnapshotItem_Header{Header: &pb.SnapshotHeader{
-		Version: SnapshotVersion, NextRange: uint64(s.nextRange), NextSegment: uint64(s.nextSegment),
+		Version: version, NextRange: uint64(s.nextRange), NextSegment: uint64(s.nextSegment),
 		Deletions: s.deletions,
 	}}}
 }

@@ -29,13 +29,37 @@ type Topic struct {
 
 // Range finds a range of the topic.
 func (t *Topic) Range(id ident.RangeID) (*Range, bool) {
-	i, ok := slices.BinarySearchFunc(t.Ranges, id, func(r *Range, id ident.RangeID) int {
-		return cmp.Compare(r.ID, id)
-	})
+	i, ok := t.find(id)
 	if !ok {
 		return nil, false
 	}
 	return t.Ranges[i], true
+}
+
+func (t *Topic) find(id ident.RangeID) (int, bool) {
+	return slices.BinarySearchFunc(t.Ranges, id, func(r *Range, id ident.RangeID) int {
+		return cmp.Compare(r.ID, id)
+	})
+}
+
+// must finds a range that an invariant says is there.
+func (t *Topic) must(id ident.RangeID) *Range {
+	r, ok := t.Range(id)
+	if !ok {
+		panic("catalog: topic " + t.Name.String() + " lost " + id.String())
+	}
+	return r
+}
+
+// Leaves counts the ranges that take appends.
+func (t *Topic) Leaves() int {
+	n := 0
+	for _, r := range t.Ranges {
+		if !r.Sealed() {
+			n++
+		}
+	}
+	return n
 }
 
 // has says whether a segment is one of the topic's.
@@ -61,14 +85,14 @@ func (t *Topic) Route(p ident.Position) *Range {
 	return nil // not of a topic that a State handed out: its bands tile the keyspace
 }
 
-// with is a copy of t that has r in the place of the range with r's id.
-func (t *Topic) with(r *Range) *Topic {
+// with is a copy of t that has each of the ranges in the place of the one with
+// its id.
+func (t *Topic) with(ranges ...*Range) *Topic {
 	next := *t
 	next.Ranges = slices.Clone(t.Ranges)
-	for i := range next.Ranges {
-		if next.Ranges[i].ID == r.ID {
-			next.Ranges[i] = r
-		}
+	for _, r := range ranges {
+		i, _ := next.find(r.ID)
+		next.Ranges[i] = r
 	}
 	return &next
 }
@@ -91,8 +115,12 @@ type Range struct {
 	// Epoch is that of the last grant, and Owner is whom it went to.
 	Epoch ident.Epoch
 	Owner Owner
-	// Version counts the grants and rolls, from 1.
+	// Version counts the grants, the rolls and the end, from 1.
 	Version uint64
+	// Parents are the ranges that this one continues, as far as they are
+	// remembered: one after a split, two after a merge. Children are those that
+	// continue it, in the order of their bands; only a sealed range has any.
+	Parents, Children []ident.RangeID
 	// Start is the trim point, the first offset that is kept, and UserBefore
 	// counts the user records before it.
 	Start      ident.Offset
@@ -105,12 +133,26 @@ type Range struct {
 	// beginning where the one before it ends. None is empty.
 	Segments []SealedSegment
 	// Open is the segment that takes appends, beginning where the last of
-	// Segments ends. It is nil in a range that is sealed for ever.
+	// Segments ends. It is nil in a range that is sealed for ever: a stub, which
+	// keeps its place in the lineage also when its records are gone.
 	Open *OpenSegment
 }
 
 // Sealed says whether the range takes no more appends.
 func (r *Range) Sealed() bool { return r.Open == nil }
+
+// End is the offset after the last record of a sealed range; of one that is
+// open, where its open segment begins.
+func (r *Range) End() ident.Offset {
+	switch n := len(r.Segments); {
+	case r.Open != nil:
+		return r.Open.Base
+	case n > 0:
+		return r.Segments[n-1].End
+	default:
+		return r.Start
+	}
+}
 
 // Find gives the segment that has, or in the open one would have, the record
 // at an offset.

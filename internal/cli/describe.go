@@ -41,6 +41,12 @@ type rangeOut struct {
 	Records  uint64       `json:"records"`
 	Bytes    uint64       `json:"bytes"`
 	Segments []segmentOut `json:"segments"`
+	// Parents are the ranges that this one continues; one that has Children
+	// takes no more records.
+	Parents  []uint64 `json:"parents"`
+	Children []uint64 `json:"children"`
+
+	first, last uint64
 }
 
 type segmentOut struct {
@@ -68,6 +74,7 @@ func descriptionJSON(d client.Description) descriptionOut {
 		ro := rangeOut{
 			r.ID, position(r.First), position(r.Last), r.Epoch, r.Start, r.End, r.Records, r.Bytes,
 			[]segmentOut{},
+			append([]uint64{}, r.Parents...), append([]uint64{}, r.Children...), r.First, r.Last,
 		}
 		for _, s := range r.Segments {
 			ro.Segments = append(ro.Segments, segmentOut{s.ID, s.Epoch, s.Start, s.End, s.Sealed, s.Bytes})
@@ -114,6 +121,9 @@ func (a *app) printDescription(d descriptionOut, settings map[string]string) err
 		return err
 	}
 	fmt.Fprintln(a.stdout)
+	if len(d.Ranges) > 1 {
+		fmt.Fprintf(a.stdout, "the keyspace, oldest ranges first, = takes records:\n%s\n", drawRanges(d.Ranges))
+	}
 	rows = rows[:0]
 	for _, r := range d.Ranges {
 		rows = append(rows, []string{

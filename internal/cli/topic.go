@@ -14,7 +14,7 @@ import (
 func (a *app) topicCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "topic",
-		Short:   "Create, list, describe, change and delete topics",
+		Short:   "Create, list, describe, change, delete, split and merge topics",
 		Example: "  quire topic create orders\n  quire topic list",
 		GroupID: groupData,
 	}
@@ -23,6 +23,8 @@ func (a *app) topicCommand() *cobra.Command {
 		a.completesTopic(a.topicDescribeCommand(), cobra.ShellCompDirectiveNoFileComp),
 		a.completesTopic(a.topicSetCommand(), cobra.ShellCompDirectiveNoFileComp),
 		a.completesTopic(a.topicDeleteCommand(), cobra.ShellCompDirectiveNoFileComp),
+		a.completesTopic(a.topicSplitCommand(), cobra.ShellCompDirectiveNoFileComp),
+		a.completesTopic(a.topicMergeCommand(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	return cmd
 }

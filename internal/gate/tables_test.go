@@ -91,6 +91,9 @@ func connectionTable() string {
 	row("wait of a fetch", node.MaxWait.String(), "it waits so long and no longer")
 	row("cursor", fmt.Sprintf("%d characters", lineage.MaxToken), "`"+string(status.CursorInvalid)+"`")
 	row("topics", fmt.Sprint(catalog.MaxTopics), "`"+string(status.LimitReached)+"`")
+	row("ranges of a topic that take records", fmt.Sprint(catalog.MaxRanges), "`"+string(status.LimitReached)+"`")
+	row("ranges of a topic that are remembered without records", fmt.Sprint(catalog.MaxStubs),
+		"the oldest is forgotten; a cursor in it is told a gap")
 	row("sealed segments of a range", fmt.Sprint(catalog.MaxSegments), "`"+string(status.LimitReached)+"`")
 	row("drain of a stopping broker", daemon.DrainLimit.String(), "what is left is cut")
 	return b.String()

@@ -35,6 +35,46 @@ func (b Band) IsFull() bool { return b == Full() }
 // Valid says whether the band has at least one position.
 func (b Band) Valid() bool { return b.First <= b.Last }
 
+// Intersect gives the positions that both bands have, if there are any.
+func (b Band) Intersect(c Band) (Band, bool) {
+	both := Band{max(b.First, c.First), min(b.Last, c.Last)}
+	return both, both.Valid()
+}
+
+// With is the smallest band that has b and p. A band that is not valid has
+// nothing.
+func (b Band) With(p ident.Position) Band {
+	if !b.Valid() {
+		return Band{p, p}
+	}
+	return Band{min(b.First, p), max(b.Last, p)}
+}
+
+// Without gives what is left of b on both sides of part, which lies in it.
+func (b Band) Without(part Band) []Band {
+	var rest []Band
+	if b.First < part.First {
+		rest = append(rest, Band{b.First, part.First - 1})
+	}
+	if part.Last < b.Last {
+		rest = append(rest, Band{part.Last + 1, b.Last})
+	}
+	return rest
+}
+
+// Middle is the first position of the upper half of the band, and false for a
+// band of one position, which has no halves.
+func (b Band) Middle() (p ident.Position, ok bool) {
+	return b.First + (b.Last-b.First)/2 + 1, b.First < b.Last
+}
+
 func (b Band) String() string {
 	return fmt.Sprintf("[%016x,%016x]", uint64(b.First), uint64(b.Last))
 }
+
+// Moved is why a batch is refused whose keys do not lie together any more. It
+// says where a client is to cut its batches: each cut is the first position
+// after it. They are hints, and may be outdated when they arrive.
+type Moved struct{ Cuts []ident.Position }
+
+func (m *Moved) Error() string { return fmt.Sprintf("there are %d bands", len(m.Cuts)+1) }

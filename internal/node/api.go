@@ -202,6 +202,9 @@ type RangeDescription struct {
 	Records    uint64
 	Bytes      uint64
 	Segments   []SegmentDescription
+	// Parents are the ranges that this one continues, Children those that
+	// continue it: a range that has any takes no more appends.
+	Parents, Children []ident.RangeID
 }
 
 // SegmentDescription is a segment as an operator sees it.

@@ -1,12 +1,22 @@
 package node
 
-// describe shows the range as an operator sees it.
-func (r *rng) describe() RangeDescription {
-	cr := r.t.catalogRange()
-	end := r.committed()
+import "github.com/quirelog/quire/internal/catalog"
+
+// describeRanges shows the topic's ranges as an operator sees them, those that
+// were split or merged included.
+func (t *topic) describeRanges() []RangeDescription {
+	info := t.info()
+	list := make([]RangeDescription, 0, len(info.Ranges))
+	for _, cr := range info.Ranges {
+		list = append(list, t.describeRange(cr))
+	}
+	return list
+}
+
+func (t *topic) describeRange(cr *catalog.Range) RangeDescription {
 	d := RangeDescription{
 		ID: cr.ID, First: cr.Band.First, Last: cr.Band.Last, Epoch: cr.Epoch,
-		Start: cr.Start, End: end.offset,
+		Start: cr.Start, End: t.committed(cr).Offset, Parents: cr.Parents, Children: cr.Children,
 	}
 	for i := range cr.Segments {
 		g := &cr.Segments[i]
@@ -20,7 +30,7 @@ func (r *rng) describe() RangeDescription {
 		return d
 	}
 	open := SegmentDescription{ID: cr.Open.ID, Epoch: cr.Open.Epoch, Start: cr.Open.Base, End: cr.Open.Base}
-	if seg, ok := r.b.store.Segment(cr.Open.ID); ok {
+	if seg, ok := t.b.store.Segment(cr.Open.ID); ok {
 		info := seg.Info()
 		open.End, open.Bytes = info.Tail.Base, uint64(info.Bytes)
 		d.Records += info.Tail.UserBefore - cr.Open.UserBefore

@@ -186,7 +186,7 @@ func (b *Broker) lookup(name string) (*topic, error) {
 	b.mu.RLock()
 	t := b.names[name]
 	b.mu.RUnlock()
-	if t != nil && !t.gone.Load() {
+	if t != nil && t.gone.Load() == nil {
 		return t, nil
 	}
 	n, err := catalog.ParseName(name)
@@ -231,7 +231,7 @@ func (b *Broker) tend() {
 		}
 		b.mu.RUnlock()
 		for _, t := range topics {
-			t.rng.tend(now, sound)
+			t.tend(now, sound)
 		}
 	}
 }

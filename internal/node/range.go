@@ -14,35 +14,40 @@ import (
 	"github.com/quirelog/quire/status"
 )
 
-// rng is a range as its primary serves it. A range of which this process has
-// no grant yet has no segment; the first append asks for one, and whatever
-// comes meanwhile waits in order. So it does while a segment is rolled.
+// rng is a leaf range as its primary serves it. A range of which this process
+// has no grant yet has no segment; the first append asks for one, and whatever
+// comes meanwhile waits in order. So it does while a segment is rolled, and
+// while the range is split or merged: then what waited goes to the children.
 type rng struct {
-	b  *Broker
-	t  *topic
-	id ident.RangeID
+	b    *Broker
+	t    *topic
+	id   ident.RangeID
+	band keyspace.Band
 
 	mu sync.Mutex
 	// seg takes the appends; nil until there is a grant.
 	seg   *segment.Segment
 	bytes int64
 	first ident.Timestamp // when seg got its first batch; 0 while empty
-	// opening: a goroutine opens the next segment, and appends wait.
+	// opening: a goroutine opens the next segment or ends the range, and
+	// appends wait. idle, if somebody waits for it, is closed when it is done.
 	opening bool
+	idle    chan struct{}
 	next    succession
 	waiting []pending
-	ended   error
-
-	trimming atomic.Bool
-
-	notifyMu sync.Mutex
-	changed  chan struct{}
-	watched  atomic.Bool
+	// ended is why the range takes no appends; errMoved after a split or merge.
+	ended error
 }
+
+// errMoved: the range was split or merged. Its appends go to others now.
+var errMoved = errors.New("the range has moved")
 
 // pending is one append on its way.
 type pending struct {
-	batch   []byte
+	batch []byte
+	// span is that of its keys, once it is located: no valid band without any.
+	span    keyspace.Band
+	located bool
 	records int
 	began   time.Time
 	done    func(ProduceResult, error)
@@ -60,7 +65,17 @@ const (
 	succeedRegrant
 )
 
-func newRange(b *Broker, t *topic, id ident.RangeID) *rng { return &rng{b: b, t: t, id: id} }
+func newRange(t *topic, cr *catalog.Range) *rng { return &rng{b: t.b, t: t, id: cr.ID, band: cr.Band} }
+
+// catalogRange is the range as the catalog has it.
+func (r *rng) catalogRange() *catalog.Range {
+	cr, ok := r.t.info().Range(r.id)
+	if !ok {
+		// It has ended and is forgotten already.
+		return &catalog.Range{ID: r.id, Band: r.band}
+	}
+	return cr
+}
 
 // Produce appends one batch. It never blocks: done is called once, perhaps
 // before Produce returns, perhaps from another goroutine, and must be quick.
@@ -76,9 +91,13 @@ func (b *Broker) Produce(req ProduceRequest, done func(ProduceResult, error)) {
 		done(ProduceResult{}, err)
 		return
 	}
-	h, err := batch.Validate(req.Batch, batch.Limits{
-		MaxValue: int(t.info.Load().Settings.MaxValueBytes), Band: keyspace.Full(),
-	})
+	state := t.state.Load()
+	p := pending{batch: req.Batch, began: began, done: done, span: nowhere}
+	limits := batch.Limits{MaxValue: int(state.info.Settings.MaxValueBytes)}
+	if p.located = len(state.leaves) > 1; p.located {
+		limits.Span = &p.span
+	}
+	h, err := batch.Validate(req.Batch, limits)
 	if err == nil && h.HasProducer {
 		err = status.New(status.NotSupported, "producer sequences are not recognized by this version")
 	}
@@ -87,7 +106,8 @@ func (b *Broker) Produce(req ProduceRequest, done func(ProduceResult, error)) {
 		done(ProduceResult{}, invalidBatch(err))
 		return
 	}
-	t.rng.append(pending{batch: req.Batch, records: int(h.Count), began: began, done: done})
+	p.records = int(h.Count)
+	t.append(p)
 }
 
 // invalidBatch gives a batch's fault its code.
@@ -99,27 +119,18 @@ func invalidBatch(err error) error {
 		return status.New(status.BatchTooLarge, "the batch is refused: %w", err)
 	case errors.Is(err, batch.ErrVersion):
 		return status.New(status.VersionMismatch, "the batch is refused: %w", err)
-	case errors.Is(err, batch.ErrOutside):
-		return status.New(status.RangeMoved, "the batch is refused: %w", err)
 	}
 	return status.New(status.BatchCorrupt, "the batch is refused: %w", err)
 }
 
-func (r *rng) append(p pending) {
+// append appends or keeps a batch, or says why neither.
+func (r *rng) append(p pending) error {
 	r.mu.Lock()
-	err := r.appendLocked(p)
-	r.mu.Unlock()
-	if err != nil {
-		r.b.metrics.produceErrors.Inc()
-		p.done(ProduceResult{}, err)
-	}
-}
-
-func (r *rng) appendLocked(p pending) error {
+	defer r.mu.Unlock()
 	switch {
 	case r.ended != nil:
 		return r.ended
-	case r.seg == nil || r.opening:
+	case r.seg == nil || r.opening || len(r.waiting) > 0:
 		return r.wait(p, succeedOpen)
 	}
 	err := r.hand(p)
@@ -167,7 +178,7 @@ func (r *rng) appended(p pending, at ident.Timestamp, err error) {
 	m.produceRecords.Add(float64(p.records))
 	m.produceBytes.Add(float64(len(p.batch)))
 	p.done(ProduceResult{AppendTime: at}, nil)
-	r.notify()
+	r.t.news.tell()
 }
 
 // wait keeps an append until the next segment is open.
@@ -194,6 +205,15 @@ func (r *rng) succeed(why succession) {
 	}
 }
 
+// rest says that nobody opens a segment any more. The caller has the lock.
+func (r *rng) rest() {
+	r.opening, r.next = false, succeedOpen
+	if r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
 // open opens the next segment and hands it what waits. Without one, what
 // waits is refused, and the next append tries again.
 func (r *rng) open() {
@@ -208,7 +228,7 @@ func (r *rng) open() {
 	info := seg.Info()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.opening, r.next = false, succeedOpen
+	r.rest()
 	if r.ended != nil {
 		return
 	}
@@ -218,25 +238,25 @@ func (r *rng) open() {
 	for _, p := range waiting {
 		r.b.waitingBytes.Add(-int64(len(p.batch)))
 		if err := r.hand(p); err != nil {
-			r.b.metrics.produceErrors.Inc()
-			p.done(ProduceResult{}, err)
+			r.b.refuse(&p, err)
 		}
 	}
 	r.checkDurability()
 }
 
-// release answers what waits with err.
+// release answers what waits with err. What waited at a range that has moved has
+// been handed over.
 func (r *rng) release(err error) {
 	r.mu.Lock()
 	waiting := r.waiting
-	r.waiting, r.opening, r.next = nil, false, succeedOpen
+	r.waiting = nil
+	r.rest()
 	r.mu.Unlock()
 	for _, p := range waiting {
 		r.b.waitingBytes.Add(-int64(len(p.batch)))
-		r.b.metrics.produceErrors.Inc()
-		p.done(ProduceResult{}, err)
+		r.b.refuse(&p, err)
 	}
-	r.notify()
+	r.t.news.tell()
 }
 
 // end ends the range: its topic was deleted.
@@ -263,13 +283,16 @@ func (r *rng) advance(why succession) (*segment.Segment, error) {
 		if !errors.Is(err, catalog.ErrConflict) {
 			return nil, err
 		}
-		r.t.refresh(r.b)
+		r.t.refresh()
 	}
 	return nil, status.New(status.Unavailable, "the range keeps changing: %w", err)
 }
 
 func (r *rng) step(why succession) (*segment.Segment, error) {
-	cr := r.t.catalogRange()
+	cr := r.catalogRange()
+	if cr.Sealed() {
+		return nil, errMoved
+	}
 	open := *cr.Open
 	mine := cr.Owner == r.b.owner
 	seg, there := r.b.store.Segment(open.ID)
@@ -279,19 +302,9 @@ func (r *rng) step(why succession) (*segment.Segment, error) {
 	case mine && why == succeedOpen && !seg.Info().Sealed:
 		return seg, nil
 	}
-	seal, last := catalog.EmptySeal(open), cr.LastTime
-	if there {
-		info, err := seg.Seal()
-		if err != nil {
-			return nil, err
-		}
-		last = info.Tail.LastTime
-		if info.End() != open.Base {
-			seal = catalog.Seal{
-				End: info.End(), Digest: info.Tail.Chain, Users: info.Users(),
-				Bytes: uint64(info.Bytes), LastTime: info.Tail.LastTime,
-			}
-		}
+	seal, err := r.seal(open)
+	if err != nil {
+		return nil, err
 	}
 	var cmd catalog.Command = catalog.Roll{
 		Topic: r.t.id, Range: r.id, Epoch: cr.Epoch, Version: cr.Version, Open: open.ID, Seal: seal,
@@ -305,8 +318,25 @@ func (r *rng) step(why succession) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.t.refresh(r.b)
-	return r.create(res.Opened, last)
+	r.t.refresh()
+	return r.create(res.Opened, max(cr.LastTime, seal.LastTime))
+}
+
+// seal seals the open segment in the store, if it is there, and says how it
+// ended.
+func (r *rng) seal(open catalog.OpenSegment) (catalog.Seal, error) {
+	seg, ok := r.b.store.Segment(open.ID)
+	if !ok {
+		return catalog.EmptySeal(open), nil
+	}
+	info, err := seg.Seal()
+	if err != nil || info.End() == open.Base {
+		return catalog.EmptySeal(open), err
+	}
+	return catalog.Seal{
+		End: info.End(), Digest: info.Tail.Chain, Users: info.Users(),
+		Bytes: uint64(info.Bytes), LastTime: info.Tail.LastTime,
+	}, nil
 }
 
 func (r *rng) create(open catalog.OpenSegment, clock ident.Timestamp) (*segment.Segment, error) {
@@ -318,14 +348,13 @@ func (r *rng) create(open catalog.OpenSegment, clock ident.Timestamp) (*segment.
 
 // durability is what the topic asks of its next segment.
 func (r *rng) durability() segment.Durability {
-	fsync := r.t.info.Load().Settings.Fsync
+	fsync := r.t.info().Settings.Fsync
 	interval, _ := fsync.Interval()
 	return segment.Durability{Weak: fsync != catalog.FsyncAlways, Interval: interval}
 }
 
 // altered takes over changed settings.
 func (r *rng) altered() {
-	r.t.refresh(r.b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checkDurability()
@@ -339,28 +368,35 @@ func (r *rng) checkDurability() {
 	}
 }
 
-// notify wakes the readers that wait for more.
-func (r *rng) notify() {
-	if !r.watched.Load() {
+// news wakes the readers of a topic.
+type news struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	watched atomic.Bool
+}
+
+// tell wakes the readers that wait for more.
+func (n *news) tell() {
+	if !n.watched.Load() {
 		return
 	}
-	r.notifyMu.Lock()
-	defer r.notifyMu.Unlock()
-	if r.changed != nil {
-		close(r.changed)
-		r.changed = nil
-		r.watched.Store(false)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changed != nil {
+		close(n.changed)
+		n.changed = nil
+		n.watched.Store(false)
 	}
 }
 
 // watch gives a channel that is closed at the next change. It is taken before
 // a reader looks, so that no change is missed.
-func (r *rng) watch() <-chan struct{} {
-	r.notifyMu.Lock()
-	defer r.notifyMu.Unlock()
-	if r.changed == nil {
-		r.changed = make(chan struct{})
-		r.watched.Store(true)
+func (n *news) watch() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changed == nil {
+		n.changed = make(chan struct{})
+		n.watched.Store(true)
 	}
-	return r.changed
+	return n.changed
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/quirelog/quire/internal/batch"
@@ -21,64 +22,37 @@ const (
 	// maxScan bounds how much one fetch goes through for a filter that picks
 	// nothing.
 	maxScan = 64 << 20
+	// leastShare is the least that a reading of several ranges takes of one
+	// before it goes on to the next.
+	leastShare = 64 << 10
 )
-
-// place is where a reader stands in the range.
-type place struct {
-	epoch  ident.Epoch
-	offset ident.Offset
-}
 
 // bounds of one stretch.
 type bounds struct{ records, bytes int }
-
-// token is the cursor for a place.
-func (r *rng) token(at place) string {
-	cr := r.t.catalogRange()
-	return lineage.Cursor{
-		Topic:   r.t.id,
-		Entries: []lineage.Entry{{Band: cr.Band, Place: lineage.Place{Range: r.id, Epoch: at.epoch, Offset: at.offset}}},
-	}.Encode()
-}
-
-// committed is the end of what may be read.
-func (r *rng) committed() place {
-	cr := r.t.catalogRange()
-	if cr.Open == nil {
-		return place{cr.Epoch, cr.Start}
-	}
-	end := place{cr.Open.Epoch, cr.Open.Base}
-	if seg, ok := r.b.store.Segment(cr.Open.ID); ok {
-		info := seg.Info()
-		end.offset = max(end.offset, info.End())
-	}
-	return end
-}
 
 // stretch is what one look at the log gave.
 type stretch struct {
 	slices  []Slice
 	memory  []segment.Batches // what slices are in
 	records int
-	scanned int
-	from    place
-	next    place
-	gap     *Gap
-	atEnd   bool
+	bytes   int
+	scanned int    // bytes that were looked at
+	passed  uint64 // records that were, also those that a filter left out
+	// from is before the first record and after the gap.
+	from  lineage.Cursor
+	next  lineage.Cursor
+	gap   *Gap
+	atEnd bool
 }
 
-func (r *rng) delivery(s *stretch) Delivery {
-	d := Delivery{Slices: s.slices, memory: s.memory, Cursor: r.token(s.next), Gap: s.gap, AtEnd: s.atEnd}
+func (t *topic) delivery(s *stretch) Delivery {
+	d := Delivery{Slices: s.slices, memory: s.memory, Cursor: s.next.Encode(), Gap: s.gap, AtEnd: s.atEnd}
 	if len(s.slices) > 0 || s.gap != nil {
-		d.Start = r.token(s.from)
+		d.Start = s.from.Encode()
 	}
-	m := r.b.metrics
-	n := 0
-	for i := range s.slices {
-		n += len(s.slices[i].Batch)
-	}
+	m := t.b.metrics
 	m.fetchRecords.Add(float64(s.records))
-	m.fetchBytes.Add(float64(n))
+	m.fetchBytes.Add(float64(s.bytes))
 	if s.gap != nil {
 		m.gaps.WithLabelValues(s.gap.Reason.String()).Add(float64(s.gap.Records))
 	}
@@ -97,74 +71,173 @@ func (g GapReason) String() string {
 	return "unknown"
 }
 
-// read gives records from a place on, over as many segments as fit.
-func (r *rng) read(at place, b bounds, f Filter) (stretch, error) {
-	s := stretch{from: at, next: at}
+// plus makes one gap of two; the first one's reason stands.
+func (g *Gap) plus(other *Gap) *Gap {
+	switch {
+	case g == nil:
+		return other
+	case other == nil:
+		return g
+	}
+	return &Gap{Reason: g.Reason, Records: g.Records + other.Records, Known: g.Known && other.Known}
+}
+
+// read gives records from a cursor on, over as many ranges and segments as fit.
+func (t *topic) read(at lineage.Cursor, b bounds, f Filter) (stretch, error) {
+	s := stretch{next: at}
 	match := f.match()
+	for {
+		state := t.state.Load()
+		f, err := state.graph.Normalize(s.next)
+		if err != nil {
+			return s, err
+		}
+		if f.Forgotten {
+			s.gap = s.gap.plus(&Gap{Reason: GapRetention})
+		}
+		s.next = f.Cursor
+		t.overGaps(state, &s)
+		s.from = lineage.Cursor{Topic: t.id, Entries: slices.Clone(s.next.Entries)}
+		went, err := t.round(state, &s, b, match)
+		if err != nil {
+			return s, err
+		}
+		if s.records > 0 || s.scanned >= maxScan || s.atEnd || !went {
+			break
+		}
+	}
+	if s.records == 0 {
+		// Nothing was picked on the way: whoever goes on begins behind it.
+		s.from.Entries = slices.Clone(s.next.Entries)
+	}
+	if s.atEnd && s.records == 0 {
+		return s, t.over()
+	}
+	return s, nil
+}
+
+// overGaps moves the readable entries over what is gone at their places.
+func (t *topic) overGaps(state *topicState, s *stretch) {
+	for i := range s.next.Entries {
+		e := &s.next.Entries[i]
+		cr := state.readable(e)
+		if cr == nil {
+			continue
+		}
+		if e.Place.Offset < cr.Start {
+			s.gap = s.gap.plus(&Gap{Reason: GapRetention, Records: uint64(cr.Start - e.Place.Offset), Known: true})
+			e.Place.Epoch, e.Place.Offset = epochAt(cr, cr.Start), cr.Start
+		}
+		if lost := t.lostAt(cr, e.Place.Offset); lost != nil {
+			s.gap = s.gap.plus(&lost.Gap)
+			e.Place.Epoch, e.Place.Offset = lost.epoch, lost.offset
+		}
+	}
+}
+
+// round reads from each readable range in turn, beginning with another one each
+// time: first a share of what is wanted, then whatever the others left. It says
+// whether it got on anywhere, and sets atEnd when there is no more.
+func (t *topic) round(state *topicState, s *stretch, b bounds, match matcher) (went bool, err error) {
+	n := len(s.next.Entries)
+	first := int(t.turn.Add(1) % uint64(n))
+	share := b.bytes
+	if n > 1 {
+		share = max(b.bytes/n, leastShare)
+	}
+	ended := 0
+	for pass := range 2 {
+		ended = 0
+		for k := range n {
+			i := (first + k) % n
+			e := &s.next.Entries[i]
+			cr := state.readable(e)
+			if cr == nil {
+				continue // it waits for its range's other parent
+			}
+			before := e.Place.Offset
+			end, err := t.readRange(cr, s, i, bounds{b.records, min(b.bytes, s.bytes+share)}, match)
+			if err != nil {
+				return went, err
+			}
+			went = went || e.Place.Offset != before
+			if end && !cr.Sealed() {
+				ended++
+			}
+			if s.full(b) {
+				return went, nil
+			}
+		}
+		if share >= b.bytes || pass == 0 && ended == n {
+			break
+		}
+		share = b.bytes
+	}
+	s.atEnd = ended == n
+	return went, nil
+}
+
+// full says whether a stretch has all that it may.
+func (s *stretch) full(b bounds) bool {
+	return s.records >= b.records || s.records > 0 && s.bytes >= b.bytes || s.scanned >= maxScan
+}
+
+// readRange reads from the range of an entry until the bounds, a gap, or the
+// end of what there is, and says whether that is where it stands.
+func (t *topic) readRange(cr *catalog.Range, s *stretch, entry int, b bounds, match matcher) (end bool, err error) {
 	const attempts = 10
 	stale := 0
-	for s.records < b.records && s.scanned < maxScan {
-		cr := r.t.catalogRange()
-		if s.next.offset < cr.Start {
-			if s.records > 0 {
-				return s, nil
-			}
-			s.gap = &Gap{Reason: GapRetention, Records: uint64(cr.Start - s.next.offset), Known: true}
-			s.next = place{r.epochAt(cr, cr.Start), cr.Start}
+	at := &s.next.Entries[entry].Place
+	for !s.full(b) {
+		if at.Offset < cr.Start || t.lostAt(cr, at.Offset) != nil {
+			return false, nil // told with the next stretch
 		}
-		room := b.bytes
-		for i := range s.slices {
-			room -= len(s.slices[i].Batch)
-		}
-		if room <= 0 {
-			return s, nil
-		}
-		if lost := r.lostAt(cr, s.next.offset); lost != nil {
-			if s.records > 0 || s.gap != nil {
-				return s, nil
-			}
-			s.gap, s.next = &lost.Gap, lost.to
-		}
-		batches, err := r.readSegment(cr, s.next.offset, segment.Limit{Bytes: room, Records: b.records - s.records})
+		limit := segment.Limit{Bytes: b.bytes - s.bytes, Records: b.records - s.records}
+		batches, err := t.readSegment(cr, at.Offset, limit)
 		switch {
 		case errors.Is(err, segment.ErrOutOfRange) && stale < attempts:
 			// The segment was rolled or trimmed between the two looks.
-			r.t.refresh(r.b)
+			t.refresh()
+			now, ok := t.info().Range(cr.ID)
+			if !ok {
+				return false, nil
+			}
+			cr = now
 			stale++
 			continue
 		case err != nil:
-			return s, err
+			return false, err
 		case len(batches.List) == 0:
-			s.atEnd = true
-			return s, r.reason()
+			return true, nil
 		}
-		done, err := s.take(batches.List, b, match)
+		done, err := s.take(batches.List, entry, b, match)
 		if match == nil {
 			s.memory = append(s.memory, batches)
 		} else {
 			batches.Release() // what was picked is a copy
 		}
 		if done || err != nil {
-			return s, err
+			return false, err
 		}
 	}
-	return s, nil
+	return false, nil
 }
 
-// lostGap is a stretch that a repair had to give up.
+// lostGap is a stretch that a repair had to give up, and where it ends.
 type lostGap struct {
 	Gap
-	to place
+	epoch  ident.Epoch
+	offset ident.Offset
 }
 
 // lostAt gives the lost stretch at the end of a damaged segment, if that is
 // where the offset is.
-func (r *rng) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
+func (t *topic) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
 	open, ok := cr.Find(offset)
 	if !ok {
 		return nil
 	}
-	seg, there := r.b.store.Segment(open.ID)
+	seg, there := t.b.store.Segment(open.ID)
 	if !there {
 		return nil
 	}
@@ -173,19 +246,19 @@ func (r *rng) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
 		return nil
 	}
 	return &lostGap{
-		Gap: Gap{Reason: GapLost, Records: uint64(info.End() - offset), Known: true},
-		to:  place{open.Epoch, info.End()},
+		Gap:   Gap{Reason: GapLost, Records: uint64(info.End() - offset), Known: true},
+		epoch: open.Epoch, offset: info.End(),
 	}
 }
 
 // readSegment reads in the segment that holds the offset; nothing at the end
 // of the range.
-func (r *rng) readSegment(cr *catalog.Range, offset ident.Offset, limit segment.Limit) (segment.Batches, error) {
+func (t *topic) readSegment(cr *catalog.Range, offset ident.Offset, limit segment.Limit) (segment.Batches, error) {
 	open, ok := cr.Find(offset)
 	if !ok {
 		return segment.Batches{}, nil
 	}
-	seg, there := r.b.store.Segment(open.ID)
+	seg, there := t.b.store.Segment(open.ID)
 	switch {
 	case there:
 		return seg.Read(offset, limit)
@@ -195,42 +268,43 @@ func (r *rng) readSegment(cr *catalog.Range, offset ident.Offset, limit segment.
 	return segment.Batches{}, segment.ErrOutOfRange
 }
 
-// take picks the records of whole batches; it says true when the bounds are
-// reached.
-func (s *stretch) take(batches [][]byte, b bounds, match matcher) (bool, error) {
+// take picks the records of whole batches for an entry; it says true when the
+// bounds are reached.
+func (s *stretch) take(batches [][]byte, entry int, b bounds, match matcher) (bool, error) {
+	at := &s.next.Entries[entry].Place
+	before := at.Offset
+	defer func() { s.passed += uint64(at.Offset - before) }()
 	for _, raw := range batches {
 		h, err := batch.ParseHeader(raw)
 		if err != nil {
 			return true, err
 		}
 		skip := 0
-		if s.next.offset > h.Base {
-			skip = int(s.next.offset - h.Base)
+		if at.Offset > h.Base {
+			skip = int(at.Offset - h.Base)
 		}
 		n := int(h.Count) - skip
 		s.scanned += len(raw)
 		switch {
 		case h.Kind != batch.Data:
-			s.next = place{h.Epoch, h.End()}
+			at.Epoch, at.Offset = h.Epoch, h.End()
 			continue
 		case match == nil:
 			n = min(n, b.records-s.records)
-			s.slices = append(s.slices, Slice{Batch: raw, Skip: skip, Take: n})
-			s.records += n
+			s.give(Slice{Batch: raw, Skip: skip, Take: n, Entry: entry})
 		default:
 			picked, m, err := batch.Select(raw, skip, n, match)
 			if err != nil {
 				return true, err
 			}
 			if room := b.records - s.records; m > room {
-				return true, s.takePicked(h.Epoch, picked, room)
+				return true, s.takePicked(entry, h.Epoch, picked, room)
 			}
 			if m > 0 {
-				s.slices = append(s.slices, Slice{Batch: picked, Take: m})
-				s.records += m
+				s.give(Slice{Batch: picked, Take: m, Entry: entry})
 			}
 		}
-		s.next = place{h.Epoch, h.Base + ident.Offset(skip+n)}
+		at.Epoch, at.Offset = h.Epoch, h.Base+ident.Offset(skip+n)
 		if s.records >= b.records || s.scanned >= maxScan {
 			return true, nil
 		}
@@ -238,9 +312,15 @@ func (s *stretch) take(batches [][]byte, b bounds, match matcher) (bool, error) 
 	return false, nil
 }
 
+func (s *stretch) give(slice Slice) {
+	s.slices = append(s.slices, slice)
+	s.records += slice.Take
+	s.bytes += len(slice.Batch)
+}
+
 // takePicked takes the first n records of a batch that a filter made, and stops
 // behind the last of them.
-func (s *stretch) takePicked(epoch ident.Epoch, picked []byte, n int) error {
+func (s *stretch) takePicked(entry int, epoch ident.Epoch, picked []byte, n int) error {
 	var r batch.Reader
 	if err := r.Reset(picked); err != nil {
 		return err
@@ -250,9 +330,9 @@ func (s *stretch) takePicked(epoch ident.Epoch, picked []byte, n int) error {
 			return r.Err()
 		}
 	}
-	s.slices = append(s.slices, Slice{Batch: picked, Take: n})
-	s.records += n
-	s.next = place{epoch, r.Record().Offset + 1}
+	s.give(Slice{Batch: picked, Take: n, Entry: entry})
+	at := &s.next.Entries[entry].Place
+	at.Epoch, at.Offset = epoch, r.Record().Offset+1
 	return nil
 }
 
@@ -275,13 +355,6 @@ func (f Filter) check() error {
 	return nil
 }
 
-// reason is why the range gives nothing more, if that is an error.
-func (r *rng) reason() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ended
-}
-
 // Fetch reads a stretch of a topic; it waits up to req.Wait for a first
 // record. The errors are topic_not_found, cursor_invalid, cursor_topic_gone,
 // invalid_argument, data_corrupt, and canceled when ctx ends.
@@ -294,7 +367,7 @@ func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (Delivery, error) 
 	if err := req.Filter.check(); err != nil {
 		return Delivery{}, err
 	}
-	at, gap, err := t.rng.resolve(req.Start)
+	at, gap, err := t.resolve(req.Start)
 	if err != nil {
 		return Delivery{}, err
 	}
@@ -306,24 +379,22 @@ func (b *Broker) Fetch(ctx context.Context, req FetchRequest) (Delivery, error) 
 		expired = timer.C
 	}
 	for {
-		changed := t.rng.watch()
-		s, err := t.rng.read(at, limit, req.Filter)
+		changed := t.news.watch()
+		s, err := t.read(at, limit, req.Filter)
 		if err != nil {
 			return Delivery{}, err
 		}
-		if gap != nil {
-			s.from, s.gap = gap.from, &gap.Gap
-		}
+		s.gap = gap.plus(s.gap)
 		if s.records > 0 || s.gap != nil || !s.atEnd || expired == nil {
 			b.metrics.fetch.Observe(time.Since(began).Seconds())
-			return t.rng.delivery(&s), nil
+			return t.delivery(&s), nil
 		}
 		at = s.next
 		select {
 		case <-changed:
 			began = time.Now()
 		case <-expired:
-			return t.rng.delivery(&s), nil
+			return t.delivery(&s), nil
 		case <-ctx.Done():
 			return Delivery{}, status.New(status.Canceled, "the fetch was canceled: %w", ctx.Err())
 		case <-b.ctx.Done():

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"sort"
 
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
@@ -9,103 +10,175 @@ import (
 	"github.com/quirelog/quire/status"
 )
 
-// startGap is a gap that resolving a cursor met, and the place before it.
-type startGap struct {
-	Gap
-	from place
-}
-
-// resolve finds the place at which a reading begins.
-func (r *rng) resolve(s Start) (place, *startGap, error) {
-	cr := r.t.catalogRange()
+// resolve finds the cursor at which a reading begins, and the gap before it.
+func (t *topic) resolve(s Start) (lineage.Cursor, *Gap, error) {
 	switch s.Kind {
 	case StartBeginning:
-		return place{r.epochAt(cr, cr.Start), cr.Start}, nil, nil
+		return t.state.Load().graph.Start(t.id), nil, nil
 	case StartEnd:
-		return r.committed(), nil, nil
+		return t.end(), nil, nil
 	case StartTime:
-		at, err := r.seekTime(cr, s.Time)
-		return at, nil, err
+		c, err := t.seekTime(s.Time)
+		return c, nil, err
 	case StartCursor:
-		return r.resolveCursor(cr, s.Cursor)
+		return t.resolveCursor(s.Cursor)
 	}
-	return place{}, nil, status.New(status.InvalidArgument, "unknown way to begin: %d", s.Kind)
+	return lineage.Cursor{}, nil, status.New(status.InvalidArgument, "unknown way to begin: %d", s.Kind)
+}
+
+// end is the cursor behind everything that may be read.
+func (t *topic) end() lineage.Cursor {
+	state := t.state.Load()
+	c := lineage.Cursor{Topic: t.id}
+	for _, r := range state.leaves {
+		cr, _ := state.info.Range(r.id)
+		c.Entries = append(c.Entries, lineage.Entry{Band: cr.Band, Place: t.committed(cr)})
+	}
+	return c
+}
+
+// committed is the end of what may be read of a range.
+func (t *topic) committed(cr *catalog.Range) lineage.Place {
+	p := lineage.Place{Range: cr.ID, Epoch: cr.Epoch, Offset: cr.End()}
+	if cr.Open == nil {
+		return p
+	}
+	p.Epoch = cr.Open.Epoch
+	if seg, ok := t.b.store.Segment(cr.Open.ID); ok {
+		info := seg.Info()
+		p.Offset = max(p.Offset, info.End())
+	}
+	return p
 }
 
 // epochAt is the epoch of the segment that holds an offset.
-func (r *rng) epochAt(cr *catalog.Range, o ident.Offset) ident.Epoch {
+func epochAt(cr *catalog.Range, o ident.Offset) ident.Epoch {
 	if open, ok := cr.Find(o); ok {
 		return open.Epoch
 	}
 	return cr.Epoch
 }
 
-// seekTime finds the first record that was appended at or after t.
-func (r *rng) seekTime(cr *catalog.Range, t ident.Timestamp) (place, error) {
-	for i := range cr.Segments {
-		if g := &cr.Segments[i]; g.LastTime >= t {
-			return r.seekIn(g.OpenSegment, t)
+// seekTime finds, in each range that reading comes to, the first record that
+// was appended at or after a time. A child's records are never older than its
+// parents', so a range that ended before is passed over.
+func (t *topic) seekTime(at ident.Timestamp) (lineage.Cursor, error) {
+	state := t.state.Load()
+	c := state.graph.Start(t.id)
+	for {
+		f, err := state.graph.Normalize(c)
+		if err != nil {
+			return c, err
+		}
+		c = f.Cursor
+		passed := false
+		for i := range c.Entries {
+			e := &c.Entries[i]
+			cr := state.readable(e)
+			switch {
+			case cr == nil:
+			case cr.Sealed() && cr.LastTime < at && e.Place.Offset < cr.End():
+				e.Place.Epoch, e.Place.Offset = epochAt(cr, cr.End()), cr.End()
+				passed = true
+			default:
+				if e.Place, err = t.seekRange(cr, at); err != nil {
+					return c, err
+				}
+			}
+		}
+		if !passed {
+			return c, nil
 		}
 	}
-	if cr.Open == nil {
-		return r.committed(), nil
-	}
-	return r.seekIn(*cr.Open, t)
 }
 
-func (r *rng) seekIn(open catalog.OpenSegment, t ident.Timestamp) (place, error) {
-	at := place{open.Epoch, open.Base}
-	seg, ok := r.b.store.Segment(open.ID)
+func (t *topic) seekRange(cr *catalog.Range, at ident.Timestamp) (lineage.Place, error) {
+	i := sort.Search(len(cr.Segments), func(i int) bool { return cr.Segments[i].LastTime >= at })
+	switch {
+	case i < len(cr.Segments):
+		return t.seekIn(cr.ID, cr.Segments[i].OpenSegment, at)
+	case cr.Open == nil:
+		return t.committed(cr), nil
+	}
+	return t.seekIn(cr.ID, *cr.Open, at)
+}
+
+func (t *topic) seekIn(r ident.RangeID, open catalog.OpenSegment, at ident.Timestamp) (lineage.Place, error) {
+	p := lineage.Place{Range: r, Epoch: open.Epoch, Offset: open.Base}
+	seg, ok := t.b.store.Segment(open.ID)
 	if !ok {
-		return at, nil
+		return p, nil
 	}
 	var err error
-	at.offset, err = seg.SeekTime(t)
-	return at, err
+	p.Offset, err = seg.SeekTime(at)
+	return p, err
 }
 
-// resolveCursor finds the place that a token names, or the gap behind it.
-func (r *rng) resolveCursor(cr *catalog.Range, token string) (place, *startGap, error) {
+// resolveCursor finds the places that a token names, or the gaps behind them.
+func (t *topic) resolveCursor(token string) (lineage.Cursor, *Gap, error) {
 	c, err := decodeCursor(token)
 	if err != nil {
-		return place{}, nil, err
+		return c, nil, err
 	}
-	if c.Topic != r.t.id {
-		return place{}, nil, r.b.foreignCursor(c.Topic, r.t.name)
+	if c.Topic != t.id {
+		return c, nil, t.b.foreignCursor(c.Topic, t.name)
 	}
-	if len(c.Entries) != 1 || c.Entries[0].Place.Range != r.id {
-		return place{}, nil, status.New(status.CursorInvalid, "the cursor names a place that topic %q never had", r.t.name.Short())
-	}
-	at := place{c.Entries[0].Place.Epoch, c.Entries[0].Place.Offset}
-	end := r.committed()
-	if at.offset <= end.offset && at.epoch <= end.epoch {
-		if lost := lostFrom(cr, at); lost < at.offset {
-			return r.lost(cr, at, lost)
+	state := t.state.Load()
+	if _, err := state.graph.Normalize(c); errors.Is(err, lineage.ErrAhead) {
+		// It may have been issued since.
+		t.refresh()
+		state = t.state.Load()
+		if _, err := state.graph.Normalize(c); err != nil {
+			return c, nil, status.New(status.CursorInvalid, "the cursor names a place that topic %q never had: %w", t.name.Short(), err)
 		}
-		return at, nil, nil
 	}
-	if at.epoch < end.epoch {
-		return r.lost(cr, at, lostFrom(cr, at))
+	var gap *Gap
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		cr, ok := state.info.Range(e.Place.Range)
+		if !ok {
+			continue // forgotten: reading tells the gap
+		}
+		lost, err := t.checkPlace(cr, e)
+		if err != nil {
+			return c, nil, err
+		}
+		gap = gap.plus(lost)
 	}
-	return place{}, nil, status.New(status.CursorInvalid, "the cursor is ahead of everything that topic %q has", r.t.name.Short())
+	return c, gap, nil
 }
 
-// lost tells a reader that it had read records which a weak topic lost in a
-// crash: it goes on where their epoch was sealed.
-func (r *rng) lost(cr *catalog.Range, at place, sealed ident.Offset) (place, *startGap, error) {
-	gap := &startGap{Gap: Gap{Reason: GapLost, Records: uint64(at.offset - sealed), Known: true}, from: at}
-	return place{r.epochAt(cr, sealed), sealed}, gap, nil
+// checkPlace refuses a place that the range never had, and moves one that a
+// weak topic lost in a crash to where its epoch was sealed.
+func (t *topic) checkPlace(cr *catalog.Range, e *lineage.Entry) (*Gap, error) {
+	if both, ok := e.Band.Intersect(cr.Band); !ok || both != e.Band {
+		return nil, status.New(status.CursorInvalid, "the cursor names a place that topic %q never had", t.name.Short())
+	}
+	end := t.committed(cr)
+	at := e.Place
+	sealed := at.Offset
+	switch {
+	case at.Epoch < end.Epoch:
+		sealed = sealedBelow(cr, at)
+	case at.Epoch > end.Epoch || at.Offset > end.Offset:
+		return nil, status.New(status.CursorInvalid, "the cursor is ahead of everything that topic %q has", t.name.Short())
+	}
+	if sealed >= at.Offset {
+		return nil, nil
+	}
+	e.Place.Epoch, e.Place.Offset = epochAt(cr, sealed), sealed
+	return &Gap{Reason: GapLost, Records: uint64(at.Offset - sealed), Known: true}, nil
 }
 
-// lostFrom gives the end of the place's epoch if that was sealed below the
+// sealedBelow gives the end of the place's epoch if that was sealed below the
 // place, else the place's own offset.
-func lostFrom(cr *catalog.Range, at place) ident.Offset {
+func sealedBelow(cr *catalog.Range, at lineage.Place) ident.Offset {
 	for _, g := range segmentsOf(cr) {
-		if g.Epoch > at.epoch {
-			return min(at.offset, max(g.Base, cr.Start))
+		if g.Epoch > at.Epoch {
+			return min(at.Offset, max(g.Base, cr.Start))
 		}
 	}
-	return at.offset
+	return min(at.Offset, max(cr.End(), cr.Start))
 }
 
 func decodeCursor(token string) (lineage.Cursor, error) {
@@ -152,4 +225,51 @@ func (b *Broker) cursorOutlives(s Start, err error) error {
 		return ferr
 	}
 	return err
+}
+
+// ahead counts the records, read by their offsets, that lie before a reader.
+func (t *topic) ahead(c lineage.Cursor) uint64 {
+	state := t.state.Load()
+	n := uint64(0)
+	for _, cr := range state.info.Ranges {
+		end := t.committed(cr).Offset
+		// Where the reader is in the band of the range decides: in the range,
+		// before it, or past it.
+		place, met := end, false
+		for i := range c.Entries {
+			e := &c.Entries[i]
+			if _, ok := e.Band.Intersect(cr.Band); !ok || e.Place.Range > cr.ID {
+				continue
+			}
+			at := cr.Start
+			if e.Place.Range == cr.ID {
+				at = max(at, e.Place.Offset)
+			}
+			if !met || at < place {
+				place, met = at, true
+			}
+		}
+		if met && place < end {
+			n += uint64(end - place)
+		}
+	}
+	return n
+}
+
+// newest is the cursor before the newest n records, divided over the ranges
+// that take appends.
+func (t *topic) newest(n uint64) lineage.Cursor {
+	state := t.state.Load()
+	c := t.end()
+	share := ident.Offset(n / uint64(len(c.Entries)))
+	for i := range c.Entries {
+		p := &c.Entries[i].Place
+		cr, _ := state.info.Range(p.Range)
+		if cr == nil {
+			continue
+		}
+		p.Offset -= min(p.Offset-min(p.Offset, cr.Start), share)
+		p.Epoch = epochAt(cr, p.Offset)
+	}
+	return c
 }

@@ -16,7 +16,7 @@ const minRollBytes = 64 << 10
 // segment size, and no more than a quarter of what retention keeps, so that
 // what is kept stays near the limit.
 func (r *rng) rollBytes() int64 {
-	s := r.t.info.Load().Settings
+	s := r.t.info().Settings
 	limit := s.SegmentBytes
 	if s.RetentionBytes > 0 {
 		limit = min(limit, max(s.RetentionBytes/4, minRollBytes))
@@ -33,101 +33,145 @@ func rollAge(s catalog.Settings) time.Duration {
 	return age
 }
 
-// tend rolls an old segment and lets go of what retention does not keep. A
-// clock that is not sound deletes nothing by age.
-func (r *rng) tend(now ident.Timestamp, sound bool) {
-	info := r.t.info.Load()
+// tend rolls old segments and lets go of what retention does not keep. A clock
+// that is not sound deletes nothing by age.
+func (t *topic) tend(now ident.Timestamp, sound bool) {
+	state := t.state.Load()
+	s := state.info.Settings
+	for _, r := range state.leaves {
+		r.age(s, now, sound)
+	}
+	if s.RetentionBytes > 0 || s.RetentionAge > 0 {
+		t.trim(state.info, now, sound)
+	}
+}
+
+// age rolls the open segment when it is old, and when all its records are past
+// what retention keeps, so that they can be let go of.
+func (r *rng) age(s catalog.Settings, now ident.Timestamp, sound bool) {
 	r.mu.Lock()
-	if r.seg != nil && !r.opening && r.first != 0 && sound && since(now, r.first) >= rollAge(info.Settings) {
+	defer r.mu.Unlock()
+	if r.ended != nil || !sound {
+		return
+	}
+	if r.seg != nil && !r.opening && r.first != 0 && since(now, r.first) >= rollAge(s) {
 		r.succeed(succeedRoll)
 	}
-	r.mu.Unlock()
-	r.trim(info, now, sound)
-}
-
-func since(now, then ident.Timestamp) time.Duration {
-	return time.Duration(now-then) * time.Microsecond
-}
-
-// trim proposes what the settings let go of, in the background.
-func (r *rng) trim(info *catalog.Topic, now ident.Timestamp, sound bool) {
-	s := info.Settings
-	if s.RetentionBytes == 0 && s.RetentionAge == 0 {
+	if s.RetentionAge == 0 {
 		return
 	}
-	cr := info.Ranges[0]
-	through := expired(cr, s, r.openBytes(cr), now, sound)
-	if through == 0 {
-		r.sealExpired(cr, s, now, sound)
-		return
-	}
-	if !r.trimming.CompareAndSwap(false, true) {
-		return
-	}
-	started := r.b.spawn(func() {
-		defer r.trimming.Store(false)
-		res, err := r.b.propose(catalog.Trim{Topic: info.ID, TopicVersion: info.Version, Range: cr.ID, Through: through})
-		switch {
-		case err == nil:
-			r.t.refresh(r.b)
-			r.b.log.Debug("retention", "topic", info.Name.Short(), "segments", len(res.Retired))
-		case errors.Is(err, catalog.ErrConflict):
-			r.t.refresh(r.b)
-		default:
-			r.b.log.Warn("retention could not trim", "topic", info.Name.Short(), "err", err)
-		}
-	})
-	if !started {
-		r.trimming.Store(false)
-	}
-}
-
-// expired gives the last of the leading sealed segments that may go; 0 is
-// none.
-func expired(cr *catalog.Range, s catalog.Settings, openBytes uint64, now ident.Timestamp, sound bool) ident.SegmentID {
-	kept := openBytes
-	for i := range cr.Segments {
-		kept += cr.Segments[i].Bytes
-	}
-	through := ident.SegmentID(0)
-	for i := range cr.Segments {
-		g := &cr.Segments[i]
-		tooMany := s.RetentionBytes > 0 && kept-g.Bytes >= s.RetentionBytes
-		tooOld := s.RetentionAge > 0 && sound && since(now, g.LastTime) > s.RetentionAge
-		if !tooMany && !tooOld {
-			break
-		}
-		through = g.ID
-		kept -= g.Bytes
-	}
-	return through
-}
-
-// sealExpired rolls an open segment whose records are all past their age, so
-// that they can be let go of.
-func (r *rng) sealExpired(cr *catalog.Range, s catalog.Settings, now ident.Timestamp, sound bool) {
-	if s.RetentionAge == 0 || !sound || cr.Open == nil {
+	cr, ok := r.t.info().Range(r.id)
+	if !ok || cr.Open == nil || r.opening {
 		return
 	}
 	seg, ok := r.b.store.Segment(cr.Open.ID)
 	if !ok {
 		return
 	}
-	tail := seg.Info().Tail
-	if tail.Base == cr.Open.Base || since(now, tail.LastTime) <= s.RetentionAge {
-		return
+	if tail := seg.Info().Tail; tail.Base != cr.Open.Base && since(now, tail.LastTime) > s.RetentionAge {
+		r.succeed(succeedRoll)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.succeed(succeedRoll)
 }
 
-func (r *rng) openBytes(cr *catalog.Range) uint64 {
-	if cr.Open == nil {
-		return 0
+func since(now, then ident.Timestamp) time.Duration {
+	return time.Duration(now-then) * time.Microsecond
+}
+
+// expiry is what may go of a range: its sealed segments through one.
+type expiry struct {
+	rng     ident.RangeID
+	through ident.SegmentID
+}
+
+// trim proposes what the settings let go of, in the background.
+func (t *topic) trim(info *catalog.Topic, now ident.Timestamp, sound bool) {
+	gone := expired(info, t.bytes(info), now, sound)
+	if len(gone) == 0 || !t.trimming.CompareAndSwap(false, true) {
+		return
 	}
-	if seg, ok := r.b.store.Segment(cr.Open.ID); ok {
-		return uint64(seg.Info().Bytes)
+	started := t.b.spawn(func() {
+		defer t.trimming.Store(false)
+		for _, x := range gone {
+			cmd := catalog.Trim{Topic: info.ID, TopicVersion: info.Version, Range: x.rng, Through: x.through}
+			res, err := t.b.propose(cmd)
+			t.refresh()
+			switch {
+			case err == nil:
+				t.b.log.Debug("retention", "topic", info.Name.Short(), "segments", len(res.Retired))
+			case errors.Is(err, catalog.ErrConflict):
+				return
+			default:
+				t.b.log.Warn("retention could not trim", "topic", info.Name.Short(), "err", err)
+				return
+			}
+		}
+	})
+	if !started {
+		t.trimming.Store(false)
 	}
-	return 0
+}
+
+// expired gives what may go, by range: the sealed segments that are too old,
+// and the oldest of all ranges while the rest is still more than retention
+// keeps. In a range the oldest goes first, and a range's parents before it.
+func expired(info *catalog.Topic, kept uint64, now ident.Timestamp, sound bool) []expiry {
+	s := info.Settings
+	type candidate struct {
+		r    *catalog.Range
+		next int
+	}
+	var open []*candidate
+	for _, r := range info.Ranges {
+		if len(r.Segments) > 0 {
+			open = append(open, &candidate{r: r})
+		}
+	}
+	gone := map[ident.RangeID]ident.SegmentID{}
+	for {
+		// The oldest segment of all. Append times do not run back along the
+		// lineage, and of equal ones the lower range is the parent.
+		var oldest *candidate
+		for _, c := range open {
+			if c.next < len(c.r.Segments) &&
+				(oldest == nil || c.r.Segments[c.next].LastTime < oldest.r.Segments[oldest.next].LastTime) {
+				oldest = c
+			}
+		}
+		if oldest == nil {
+			break
+		}
+		g := &oldest.r.Segments[oldest.next]
+		tooMany := s.RetentionBytes > 0 && kept-g.Bytes >= s.RetentionBytes
+		tooOld := s.RetentionAge > 0 && sound && since(now, g.LastTime) > s.RetentionAge
+		if !tooMany && !tooOld {
+			break
+		}
+		gone[oldest.r.ID] = g.ID
+		kept -= g.Bytes
+		oldest.next++
+	}
+	var list []expiry
+	for _, r := range info.Ranges {
+		if through, ok := gone[r.ID]; ok {
+			list = append(list, expiry{r.ID, through})
+		}
+	}
+	return list
+}
+
+// bytes sums what is stored of the topic.
+func (t *topic) bytes(info *catalog.Topic) uint64 {
+	n := uint64(0)
+	for _, r := range info.Ranges {
+		for i := range r.Segments {
+			n += r.Segments[i].Bytes
+		}
+		if r.Open == nil {
+			continue
+		}
+		if seg, ok := t.b.store.Segment(r.Open.ID); ok {
+			n += uint64(seg.Info().Bytes)
+		}
+	}
+	return n
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/lineage"
 	"github.com/quirelog/quire/status"
 )
 
@@ -22,14 +22,14 @@ const (
 // shortens when the reader's window stays shut.
 type Subscription struct {
 	b        *Broker
-	rng      *rng
+	t        *topic
 	filter   Filter
 	overflow Overflow
 	queue    uint64
 
 	// Owned by the caller of Next.
-	at  place
-	gap *startGap
+	at  lineage.Cursor
+	gap *Gap
 	// shut: the window was found shut since the last delivery.
 	shut bool
 	// dropped is what drop-newest leaves out once the reader gets there.
@@ -44,8 +44,11 @@ type Subscription struct {
 	closed    chan struct{}
 }
 
-// hole is a stretch that a reader skips.
-type hole struct{ from, to place }
+// hole is a stretch that a reader skips, after so many more records.
+type hole struct {
+	after uint64
+	to    lineage.Cursor
+}
 
 // Subscribe begins to push a topic. Nothing is delivered before Grant.
 // The errors are those of Fetch.
@@ -60,12 +63,12 @@ func (b *Broker) Subscribe(_ context.Context, req SubscribeRequest) (*Subscripti
 	if req.Overflow > OverflowDisconnect {
 		return nil, status.New(status.InvalidArgument, "unknown overflow policy: %d", req.Overflow)
 	}
-	at, gap, err := t.rng.resolve(req.Start)
+	at, gap, err := t.resolve(req.Start)
 	if err != nil {
 		return nil, err
 	}
 	return &Subscription{
-		b: b, rng: t.rng, filter: req.Filter, overflow: req.Overflow, queue: uint64(bounded(req.QueueRecords, maxQueue)),
+		b: b, t: t, filter: req.Filter, overflow: req.Overflow, queue: uint64(bounded(req.QueueRecords, maxQueue)),
 		at: at, gap: gap, granted: make(chan struct{}, 1), closed: make(chan struct{}),
 	}, nil
 }
@@ -108,7 +111,7 @@ func (s *Subscription) spend(records, bytes int) {
 // cursor_topic_gone when the topic is deleted.
 func (s *Subscription) Next(ctx context.Context) (Delivery, error) {
 	for {
-		changed := s.rng.watch()
+		changed := s.t.news.watch()
 		room := s.credit()
 		if room.records == 0 {
 			if err := s.windowShut(); err != nil {
@@ -136,7 +139,7 @@ func (s *Subscription) Next(ctx context.Context) (Delivery, error) {
 // windowShut notes that the reader has no room, and disconnects it if that is
 // its policy and its queue is full.
 func (s *Subscription) windowShut() error {
-	if err := s.rng.reason(); err != nil {
+	if err := s.t.over(); err != nil {
 		return err
 	}
 	s.shut = true
@@ -146,49 +149,36 @@ func (s *Subscription) windowShut() error {
 	return nil
 }
 
-func (s *Subscription) waiting() uint64 {
-	end := s.rng.committed().offset
-	if end <= s.at.offset {
-		return 0
-	}
-	return uint64(end - s.at.offset)
-}
+func (s *Subscription) waiting() uint64 { return s.t.ahead(s.at) }
 
 // push reads what the window admits. It says false when there is nothing.
 func (s *Subscription) push(room bounds) (Delivery, bool, error) {
 	began := time.Now()
 	s.drop()
-	gap := s.gap
 	if s.dropped != nil {
-		if s.at.offset < s.dropped.from.offset {
-			room.records = min(room.records, int(s.dropped.from.offset-s.at.offset))
+		if s.dropped.after > 0 {
+			room.records = int(min(uint64(room.records), s.dropped.after))
 		} else {
-			gap = s.skipTo(s.dropped.to)
+			s.skipTo(s.dropped.to)
 			s.dropped = nil
 		}
 	}
-	from := s.at
-	st, err := s.rng.read(s.at, room, s.filter)
+	st, err := s.t.read(s.at, room, s.filter)
 	if err != nil {
 		return Delivery{}, false, err
 	}
 	s.at = st.next
-	if gap != nil {
-		st.gap = merge(gap, st.gap)
-		from = gap.from
+	if s.dropped != nil {
+		s.dropped.after -= min(s.dropped.after, st.passed)
 	}
-	st.from = from
+	st.gap = s.gap.plus(st.gap)
 	if st.records == 0 && st.gap == nil {
 		return Delivery{}, false, nil
 	}
 	s.gap = nil
-	bytes := 0
-	for i := range st.slices {
-		bytes += len(st.slices[i].Batch)
-	}
-	s.spend(st.records, bytes)
+	s.spend(st.records, st.bytes)
 	s.b.metrics.fetch.Observe(time.Since(began).Seconds())
-	return s.rng.delivery(&st), true, nil
+	return s.t.delivery(&st), true, nil
 }
 
 // drop applies the overflow policy once the window opens again.
@@ -200,43 +190,25 @@ func (s *Subscription) drop() {
 	if s.waiting() <= s.queue {
 		return
 	}
-	end := s.rng.committed()
 	switch s.overflow {
 	case OverflowDropOldest:
-		at := end
-		at.offset -= min(at.offset, ident.Offset(s.queue))
-		at.epoch = s.rng.epochAt(s.rng.t.catalogRange(), at.offset)
-		s.gap = s.skipTo(at)
+		s.skipTo(s.t.newest(s.queue))
 	case OverflowDropNewest:
 		if s.dropped == nil {
-			s.dropped = &hole{from: place{s.at.epoch, s.at.offset + ident.Offset(s.queue)}}
+			s.dropped = &hole{after: s.queue}
 		}
-		s.dropped.to = end
+		s.dropped.to = s.t.end()
 	}
 }
 
-// skipTo moves the reader on and gives the gap that this makes.
-func (s *Subscription) skipTo(to place) *startGap {
-	gap := &startGap{Gap: Gap{Reason: GapOverflow, Known: true}, from: s.at}
-	if s.gap != nil {
-		gap = s.gap
+// skipTo moves the reader on, which makes a gap.
+func (s *Subscription) skipTo(to lineage.Cursor) {
+	before, after := s.t.ahead(s.at), s.t.ahead(to)
+	if before <= after {
+		return
 	}
-	if to.offset > s.at.offset {
-		gap.Records += uint64(to.offset - s.at.offset)
-		s.at = to
-	}
-	return gap
-}
-
-// merge makes one gap of two that follow each other; the first one's reason
-// stands.
-func merge(first *startGap, second *Gap) *Gap {
-	g := first.Gap
-	if second != nil {
-		g.Records += second.Records
-		g.Known = g.Known && second.Known
-	}
-	return &g
+	s.gap = s.gap.plus(&Gap{Reason: GapOverflow, Records: before - after, Known: true})
+	s.at = to
 }
 
 // Close ends the subscription; Next then returns canceled. It is idempotent.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,34 +10,109 @@ import (
 
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/lineage"
 	"github.com/quirelog/quire/status"
 )
 
-// topic is one incarnation of a topic as this broker serves it. It has one
-// range.
+// topic is one incarnation of a topic as this broker serves it.
 type topic struct {
+	b    *Broker
 	id   ident.TopicID
 	name catalog.Name
-	// info is the topic as the catalog had it last. Only refresh replaces it,
+	// state is the topic as the catalog had it last. Only refresh replaces it,
 	// under refreshMu, so that it never goes back.
-	info      atomic.Pointer[catalog.Topic]
+	state     atomic.Pointer[topicState]
 	refreshMu sync.Mutex
-	gone      atomic.Bool
-	rng       *rng
+	// gone is why the topic takes and gives nothing more; nil while it is there.
+	gone atomic.Pointer[status.Error]
+	// turn goes round the ranges, so that fetches do not begin with the same.
+	turn atomic.Uint64
+	// trimming: retention proposes what may go.
+	trimming atomic.Bool
+	news     news
+}
+
+// topicState is what follows from one look at the catalog.
+type topicState struct {
+	info  *catalog.Topic
+	graph lineage.Graph
+	// leaves are the ranges that take appends, in the order of their bands.
+	leaves []*rng
 }
 
 func newTopic(b *Broker, info *catalog.Topic) *topic {
-	t := &topic{id: info.ID, name: info.Name}
-	t.info.Store(info)
-	t.rng = newRange(b, t, info.Ranges[0].ID)
+	t := &topic{b: b, id: info.ID, name: info.Name}
+	t.state.Store(t.stateOf(info, nil))
 	return t
 }
 
-// catalogRange is the range as the catalog has it.
-func (t *topic) catalogRange() *catalog.Range { return t.info.Load().Ranges[0] }
+// stateOf makes the state of a topic, with the ranges that were served before.
+func (t *topic) stateOf(info *catalog.Topic, before []*rng) *topicState {
+	s := &topicState{info: info, graph: graphOf(info)}
+	for _, cr := range info.Ranges {
+		if cr.Sealed() {
+			continue
+		}
+		i := slices.IndexFunc(before, func(r *rng) bool { return r.id == cr.ID })
+		if i >= 0 {
+			s.leaves = append(s.leaves, before[i])
+		} else {
+			s.leaves = append(s.leaves, newRange(t, cr))
+		}
+	}
+	slices.SortFunc(s.leaves, func(a, b *rng) int { return cmp.Compare(a.band.First, b.band.First) })
+	return s
+}
+
+// graphOf is the lineage of a topic's ranges.
+func graphOf(info *catalog.Topic) lineage.Graph {
+	g := lineage.Graph{Next: info.Ranges[len(info.Ranges)-1].ID + 1}
+	for _, cr := range info.Ranges {
+		r := lineage.Range{
+			ID: cr.ID, Band: cr.Band, First: cr.Epoch, Start: cr.Start, StartEpoch: epochAt(cr, cr.Start),
+			End: cr.End(), Sealed: cr.Sealed(), Children: cr.Children,
+		}
+		if len(cr.Segments) > 0 {
+			r.First = cr.Segments[0].Epoch
+		}
+		g.Ranges = append(g.Ranges, r)
+	}
+	return g
+}
+
+// info is the topic as the catalog had it last.
+func (t *topic) info() *catalog.Topic { return t.state.Load().info }
+
+// over is why the topic is no more, or nil.
+func (t *topic) over() error {
+	if err := t.gone.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// readable is the range of a frontier's entry, if it can be read now.
+func (s *topicState) readable(e *lineage.Entry) *catalog.Range {
+	if !s.graph.Readable(e) {
+		return nil
+	}
+	cr, _ := s.info.Range(e.Place.Range)
+	return cr
+}
+
+// leaf is the range that takes the appends of a position.
+func (s *topicState) leaf(p ident.Position) *rng {
+	i, ok := slices.BinarySearchFunc(s.leaves, p, func(r *rng, p ident.Position) int {
+		return cmp.Compare(r.band.First, p)
+	})
+	if !ok {
+		i--
+	}
+	return s.leaves[i]
+}
 
 func (t *topic) describe() TopicInfo {
-	info := t.info.Load()
+	info := t.info()
 	return TopicInfo{
 		Name: info.Name.Short(), ID: info.ID, Type: info.Type, Settings: info.Settings, Created: info.Created,
 	}
@@ -131,7 +207,7 @@ func (b *Broker) DescribeTopic(_ context.Context, name string) (TopicDescription
 	if err != nil {
 		return TopicDescription{}, err
 	}
-	return TopicDescription{TopicInfo: t.describe(), Ranges: []RangeDescription{t.rng.describe()}}, nil
+	return TopicDescription{TopicInfo: t.describe(), Ranges: t.describeRanges()}, nil
 }
 
 // AlterTopic changes the settings that are named. A changed fsync policy
@@ -149,7 +225,7 @@ func (b *Broker) AlterTopic(_ context.Context, name string, changes map[string]s
 		if t, err = b.lookup(name); err != nil {
 			return TopicInfo{}, err
 		}
-		info := t.info.Load()
+		info := t.info()
 		var settings catalog.Settings
 		if settings, err = info.Settings.With(changes); err != nil {
 			return TopicInfo{}, err
@@ -164,13 +240,13 @@ func (b *Broker) AlterTopic(_ context.Context, name string, changes map[string]s
 			Topic: info.ID, Version: info.Version, Token: ident.NewIncarnation(), Settings: settings,
 		})
 		if err == nil {
-			t.rng.altered()
+			t.altered()
 			return t.describe(), nil
 		}
 		if !errors.Is(err, catalog.ErrConflict) {
 			return TopicInfo{}, err
 		}
-		t.refresh(b)
+		t.refresh()
 	}
 	return TopicInfo{}, status.New(status.Overloaded, "topic %q keeps changing: %w", name, err)
 }
@@ -178,14 +254,31 @@ func (b *Broker) AlterTopic(_ context.Context, name string, changes map[string]s
 // refresh takes the topic's present state from the catalog. What a command
 // answered is not taken over instead: answers to two commands may be looked at
 // in another order than they were applied.
-func (t *topic) refresh(b *Broker) {
+func (t *topic) refresh() {
 	t.refreshMu.Lock()
 	defer t.refreshMu.Unlock()
-	b.control.View(func(s *catalog.State) {
-		if info, ok := s.Topic(t.id); ok {
-			t.info.Store(info)
+	before := t.state.Load()
+	info := before.info
+	t.b.control.View(func(s *catalog.State) {
+		if now, ok := s.Topic(t.id); ok {
+			info = now
 		}
 	})
+	if info == before.info {
+		return
+	}
+	next := t.stateOf(info, before.leaves)
+	hand := t.handOver(before, next)
+	t.state.Store(next)
+	hand()
+}
+
+// altered takes over changed settings.
+func (t *topic) altered() {
+	t.refresh()
+	for _, r := range t.state.Load().leaves {
+		r.altered()
+	}
 }
 
 // DeleteTopic deletes a topic and all its records.
@@ -197,7 +290,7 @@ func (b *Broker) DeleteTopic(_ context.Context, name string) error {
 	if _, err := b.propose(catalog.DeleteTopic{Topic: t.id, Deleted: b.clock.timestamp()}); err != nil {
 		return err
 	}
-	t.gone.Store(true)
+	t.gone.Store(status.New(status.CursorTopicGone, "topic %q was deleted", t.name.Short()))
 	b.mu.Lock()
 	delete(b.topics, t.id)
 	for name, other := range b.names {
@@ -206,7 +299,10 @@ func (b *Broker) DeleteTopic(_ context.Context, name string) error {
 		}
 	}
 	b.mu.Unlock()
-	t.rng.end(status.New(status.CursorTopicGone, "topic %q was deleted", t.name.Short()))
+	for _, r := range t.state.Load().leaves {
+		r.end(t.over())
+	}
+	t.news.tell()
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/status"
 )
@@ -23,7 +25,14 @@ func ErrorMessage(err error) *quirev1.Error {
 	}
 	// Other languages refuse strings that are not UTF-8, and a text may quote
 	// bytes that a client sent.
-	return &quirev1.Error{Code: string(e.Code), Message: strings.ToValidUTF8(text, "\uFFFD")}
+	m := &quirev1.Error{Code: string(e.Code), Message: strings.ToValidUTF8(text, "\uFFFD")}
+	var moved *keyspace.Moved
+	if errors.As(err, &moved) {
+		for _, p := range moved.Cuts {
+			m.Cuts = append(m.Cuts, uint64(p))
+		}
+	}
+	return m
 }
 
 func asStatus(err error) *status.Error {
@@ -50,5 +59,13 @@ func StatusError(m *quirev1.Error) *status.Error {
 	if text == "" {
 		text = status.Lookup(code).What
 	}
-	return &status.Error{Code: code, Message: text}
+	e := &status.Error{Code: code, Message: text}
+	if code == status.RangeMoved {
+		moved := &keyspace.Moved{}
+		for _, p := range m.GetCuts() {
+			moved.Cuts = append(moved.Cuts, ident.Position(p))
+		}
+		e.Err = moved
+	}
+	return e
 }

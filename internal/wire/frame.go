@@ -62,6 +62,10 @@ const (
 	TypeSubscribeRequest      Type = 24
 	TypeCredit                Type = 25
 	TypeCancel                Type = 26
+	TypeSplitTopicRequest     Type = 28
+	TypeSplitTopicResponse    Type = 29
+	TypeMergeTopicRequest     Type = 30
+	TypeMergeTopicResponse    Type = 31
 )
 
 // messages has an empty message of each type.
@@ -86,6 +90,10 @@ var messages = map[Type]func() Message{
 	TypeSubscribeRequest:      func() Message { return new(quirev1.SubscribeRequest) },
 	TypeCredit:                func() Message { return new(quirev1.Credit) },
 	TypeCancel:                func() Message { return new(quirev1.Cancel) },
+	TypeSplitTopicRequest:     func() Message { return new(quirev1.SplitTopicRequest) },
+	TypeSplitTopicResponse:    func() Message { return new(quirev1.SplitTopicResponse) },
+	TypeMergeTopicRequest:     func() Message { return new(quirev1.MergeTopicRequest) },
+	TypeMergeTopicResponse:    func() Message { return new(quirev1.MergeTopicResponse) },
 }
 
 // New is an empty message of type t, or nil if there is no such type.

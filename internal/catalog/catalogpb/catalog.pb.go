@@ -193,6 +193,8 @@ type Command struct {
 	//	*Command_Roll
 	//	*Command_Trim
 	//	*Command_ConfirmRetired
+	//	*Command_Split
+	//	*Command_Merge
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -305,6 +307,24 @@ func (x *Command) GetConfirmRetired() *ConfirmRetired {
 	return nil
 }
 
+func (x *Command) GetSplit() *Split {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Split); ok {
+			return x.Split
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetMerge() *Merge {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Merge); ok {
+			return x.Merge
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -337,6 +357,15 @@ type Command_ConfirmRetired struct {
 	ConfirmRetired *ConfirmRetired `protobuf:"bytes,8,opt,name=confirm_retired,json=confirmRetired,proto3,oneof"`
 }
 
+type Command_Split struct {
+	// From version 2 on.
+	Split *Split `protobuf:"bytes,9,opt,name=split,proto3,oneof"`
+}
+
+type Command_Merge struct {
+	Merge *Merge `protobuf:"bytes,10,opt,name=merge,proto3,oneof"`
+}
+
 func (*Command_CreateTopic) isCommand_Command() {}
 
 func (*Command_AlterTopic) isCommand_Command() {}
@@ -350,6 +379,10 @@ func (*Command_Roll) isCommand_Command() {}
 func (*Command_Trim) isCommand_Command() {}
 
 func (*Command_ConfirmRetired) isCommand_Command() {}
+
+func (*Command_Split) isCommand_Command() {}
+
+func (*Command_Merge) isCommand_Command() {}
 
 // SnapshotChunk is a piece of a snapshot: its number, from 0, and some of the
 // items in their order.
@@ -1098,6 +1131,203 @@ func (x *Roll) GetSeal() *Seal {
 	return nil
 }
 
+// Ending seals a range for ever.
+type Ending struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Range         uint64                 `protobuf:"varint,1,opt,name=range,proto3" json:"range,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Open          uint64                 `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
+	Seal          *Seal                  `protobuf:"bytes,5,opt,name=seal,proto3" json:"seal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ending) Reset() {
+	*x = Ending{}
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ending) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ending) ProtoMessage() {}
+
+func (x *Ending) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ending.ProtoReflect.Descriptor instead.
+func (*Ending) Descriptor() ([]byte, []int) {
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Ending) GetRange() uint64 {
+	if x != nil {
+		return x.Range
+	}
+	return 0
+}
+
+func (x *Ending) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Ending) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Ending) GetOpen() uint64 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *Ending) GetSeal() *Seal {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
+type Split struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         []byte                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Ending        *Ending                `protobuf:"bytes,2,opt,name=ending,proto3" json:"ending,omitempty"`
+	At            uint64                 `protobuf:"fixed64,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Split) Reset() {
+	*x = Split{}
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Split) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Split) ProtoMessage() {}
+
+func (x *Split) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Split.ProtoReflect.Descriptor instead.
+func (*Split) Descriptor() ([]byte, []int) {
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Split) GetTopic() []byte {
+	if x != nil {
+		return x.Topic
+	}
+	return nil
+}
+
+func (x *Split) GetEnding() *Ending {
+	if x != nil {
+		return x.Ending
+	}
+	return nil
+}
+
+func (x *Split) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+type Merge struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         []byte                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Left          *Ending                `protobuf:"bytes,2,opt,name=left,proto3" json:"left,omitempty"`
+	Right         *Ending                `protobuf:"bytes,3,opt,name=right,proto3" json:"right,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Merge) Reset() {
+	*x = Merge{}
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Merge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Merge) ProtoMessage() {}
+
+func (x *Merge) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Merge.ProtoReflect.Descriptor instead.
+func (*Merge) Descriptor() ([]byte, []int) {
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Merge) GetTopic() []byte {
+	if x != nil {
+		return x.Topic
+	}
+	return nil
+}
+
+func (x *Merge) GetLeft() *Ending {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Merge) GetRight() *Ending {
+	if x != nil {
+		return x.Right
+	}
+	return nil
+}
+
 type Trim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         []byte                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
@@ -1110,7 +1340,7 @@ type Trim struct {
 
 func (x *Trim) Reset() {
 	*x = Trim{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[10]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1352,7 @@ func (x *Trim) String() string {
 func (*Trim) ProtoMessage() {}
 
 func (x *Trim) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[10]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1365,7 @@ func (x *Trim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trim.ProtoReflect.Descriptor instead.
 func (*Trim) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{10}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Trim) GetTopic() []byte {
@@ -1175,7 +1405,7 @@ type ConfirmRetired struct {
 
 func (x *ConfirmRetired) Reset() {
 	*x = ConfirmRetired{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[11]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1417,7 @@ func (x *ConfirmRetired) String() string {
 func (*ConfirmRetired) ProtoMessage() {}
 
 func (x *ConfirmRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[11]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1430,7 @@ func (x *ConfirmRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRetired.ProtoReflect.Descriptor instead.
 func (*ConfirmRetired) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{11}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConfirmRetired) GetRetired() []*Retired {
@@ -1221,7 +1451,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[12]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1463,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[12]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1476,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{12}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Namespace) GetTenant() string {
@@ -1274,7 +1504,7 @@ type Name struct {
 
 func (x *Name) Reset() {
 	*x = Name{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1516,7 @@ func (x *Name) String() string {
 func (*Name) ProtoMessage() {}
 
 func (x *Name) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1529,7 @@ func (x *Name) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Name.ProtoReflect.Descriptor instead.
 func (*Name) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{13}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Name) GetTenant() string {
@@ -1341,7 +1571,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1583,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1596,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{14}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Settings) GetAck() Ack {
@@ -1442,7 +1672,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1684,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1697,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{15}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Owner) GetStore() []byte {
@@ -1500,7 +1730,7 @@ type Topic struct {
 
 func (x *Topic) Reset() {
 	*x = Topic{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1742,7 @@ func (x *Topic) String() string {
 func (*Topic) ProtoMessage() {}
 
 func (x *Topic) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1755,7 @@ func (x *Topic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topic.ProtoReflect.Descriptor instead.
 func (*Topic) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{16}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Topic) GetId() []byte {
@@ -1590,14 +1820,18 @@ type Range struct {
 	// Append time of the last batch that was sealed.
 	LastTimeUs int64 `protobuf:"varint,9,opt,name=last_time_us,json=lastTimeUs,proto3" json:"last_time_us,omitempty"`
 	// Unset in a sealed range.
-	Open          *OpenSegment `protobuf:"bytes,10,opt,name=open,proto3" json:"open,omitempty"`
+	Open *OpenSegment `protobuf:"bytes,10,opt,name=open,proto3" json:"open,omitempty"`
+	// From version 2 on: the ranges that this one continues, and those that
+	// continue it.
+	Parents       []uint64 `protobuf:"varint,11,rep,packed,name=parents,proto3" json:"parents,omitempty"`
+	Children      []uint64 `protobuf:"varint,12,rep,packed,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1843,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1856,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{17}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Range) GetId() uint64 {
@@ -1695,6 +1929,20 @@ func (x *Range) GetOpen() *OpenSegment {
 	return nil
 }
 
+func (x *Range) GetParents() []uint64 {
+	if x != nil {
+		return x.Parents
+	}
+	return nil
+}
+
+func (x *Range) GetChildren() []uint64 {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
 type OpenSegment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1709,7 +1957,7 @@ type OpenSegment struct {
 
 func (x *OpenSegment) Reset() {
 	*x = OpenSegment{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1969,7 @@ func (x *OpenSegment) String() string {
 func (*OpenSegment) ProtoMessage() {}
 
 func (x *OpenSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1982,7 @@ func (x *OpenSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSegment.ProtoReflect.Descriptor instead.
 func (*OpenSegment) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{18}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OpenSegment) GetId() uint64 {
@@ -1789,7 +2037,7 @@ type SealedSegment struct {
 
 func (x *SealedSegment) Reset() {
 	*x = SealedSegment{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +2049,7 @@ func (x *SealedSegment) String() string {
 func (*SealedSegment) ProtoMessage() {}
 
 func (x *SealedSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +2062,7 @@ func (x *SealedSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedSegment.ProtoReflect.Descriptor instead.
 func (*SealedSegment) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{19}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SealedSegment) GetOpened() *OpenSegment {
@@ -1844,7 +2092,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2104,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2117,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{20}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Seal) GetEnd() uint64 {
@@ -1919,7 +2167,7 @@ type Retired struct {
 
 func (x *Retired) Reset() {
 	*x = Retired{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2179,7 @@ func (x *Retired) String() string {
 func (*Retired) ProtoMessage() {}
 
 func (x *Retired) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2192,7 @@ func (x *Retired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retired.ProtoReflect.Descriptor instead.
 func (*Retired) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{21}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Retired) GetSegment() uint64 {
@@ -1980,7 +2228,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2240,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2253,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{22}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tombstone) GetId() []byte {
@@ -2033,7 +2281,7 @@ var File_quire_catalog_v1_catalog_proto protoreflect.FileDescriptor
 
 const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\n" +
-	"\x1equire/catalog/v1/catalog.proto\x12\x10quire.catalog.v1\"\xd1\x03\n" +
+	"\x1equire/catalog/v1/catalog.proto\x12\x10quire.catalog.v1\"\xb3\x04\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12B\n" +
 	"\fcreate_topic\x18\x02 \x01(\v2\x1d.quire.catalog.v1.CreateTopicH\x00R\vcreateTopic\x12?\n" +
@@ -2043,7 +2291,10 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x05grant\x18\x05 \x01(\v2\x17.quire.catalog.v1.GrantH\x00R\x05grant\x12,\n" +
 	"\x04roll\x18\x06 \x01(\v2\x16.quire.catalog.v1.RollH\x00R\x04roll\x12,\n" +
 	"\x04trim\x18\a \x01(\v2\x16.quire.catalog.v1.TrimH\x00R\x04trim\x12K\n" +
-	"\x0fconfirm_retired\x18\b \x01(\v2 .quire.catalog.v1.ConfirmRetiredH\x00R\x0econfirmRetiredB\t\n" +
+	"\x0fconfirm_retired\x18\b \x01(\v2 .quire.catalog.v1.ConfirmRetiredH\x00R\x0econfirmRetired\x12/\n" +
+	"\x05split\x18\t \x01(\v2\x17.quire.catalog.v1.SplitH\x00R\x05split\x12/\n" +
+	"\x05merge\x18\n" +
+	" \x01(\v2\x17.quire.catalog.v1.MergeH\x00R\x05mergeB\t\n" +
 	"\acommand\"[\n" +
 	"\rSnapshotChunk\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
@@ -2100,7 +2351,21 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04open\x18\x05 \x01(\x04R\x04open\x12*\n" +
-	"\x04seal\x18\x06 \x01(\v2\x16.quire.catalog.v1.SealR\x04seal\"q\n" +
+	"\x04seal\x18\x06 \x01(\v2\x16.quire.catalog.v1.SealR\x04seal\"\x8e\x01\n" +
+	"\x06Ending\x12\x14\n" +
+	"\x05range\x18\x01 \x01(\x04R\x05range\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04open\x18\x04 \x01(\x04R\x04open\x12*\n" +
+	"\x04seal\x18\x05 \x01(\v2\x16.quire.catalog.v1.SealR\x04seal\"_\n" +
+	"\x05Split\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\fR\x05topic\x120\n" +
+	"\x06ending\x18\x02 \x01(\v2\x18.quire.catalog.v1.EndingR\x06ending\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x06R\x02at\"{\n" +
+	"\x05Merge\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\fR\x05topic\x12,\n" +
+	"\x04left\x18\x02 \x01(\v2\x18.quire.catalog.v1.EndingR\x04left\x12.\n" +
+	"\x05right\x18\x03 \x01(\v2\x18.quire.catalog.v1.EndingR\x05right\"q\n" +
 	"\x04Trim\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\fR\x05topic\x12#\n" +
 	"\rtopic_version\x18\x02 \x01(\x04R\ftopicVersion\x12\x14\n" +
@@ -2136,7 +2401,7 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\fR\x05token\x12\x1d\n" +
 	"\n" +
-	"created_us\x18\a \x01(\x03R\tcreatedUs\"\xce\x02\n" +
+	"created_us\x18\a \x01(\x03R\tcreatedUs\"\x84\x03\n" +
 	"\x05Range\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12%\n" +
 	"\x0efirst_position\x18\x02 \x01(\x06R\rfirstPosition\x12#\n" +
@@ -2150,7 +2415,9 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\flast_time_us\x18\t \x01(\x03R\n" +
 	"lastTimeUs\x121\n" +
 	"\x04open\x18\n" +
-	" \x01(\v2\x1d.quire.catalog.v1.OpenSegmentR\x04open\"\x94\x01\n" +
+	" \x01(\v2\x1d.quire.catalog.v1.OpenSegmentR\x04open\x12\x18\n" +
+	"\aparents\x18\v \x03(\x04R\aparents\x12\x1a\n" +
+	"\bchildren\x18\f \x03(\x04R\bchildren\"\x94\x01\n" +
 	"\vOpenSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
@@ -2207,7 +2474,7 @@ func file_quire_catalog_v1_catalog_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_catalog_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quire_catalog_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_quire_catalog_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_quire_catalog_v1_catalog_proto_goTypes = []any{
 	(TopicType)(0),         // 0: quire.catalog.v1.TopicType
 	(Ack)(0),               // 1: quire.catalog.v1.Ack
@@ -2222,19 +2489,22 @@ var file_quire_catalog_v1_catalog_proto_goTypes = []any{
 	(*DeleteTopic)(nil),    // 10: quire.catalog.v1.DeleteTopic
 	(*Grant)(nil),          // 11: quire.catalog.v1.Grant
 	(*Roll)(nil),           // 12: quire.catalog.v1.Roll
-	(*Trim)(nil),           // 13: quire.catalog.v1.Trim
-	(*ConfirmRetired)(nil), // 14: quire.catalog.v1.ConfirmRetired
-	(*Namespace)(nil),      // 15: quire.catalog.v1.Namespace
-	(*Name)(nil),           // 16: quire.catalog.v1.Name
-	(*Settings)(nil),       // 17: quire.catalog.v1.Settings
-	(*Owner)(nil),          // 18: quire.catalog.v1.Owner
-	(*Topic)(nil),          // 19: quire.catalog.v1.Topic
-	(*Range)(nil),          // 20: quire.catalog.v1.Range
-	(*OpenSegment)(nil),    // 21: quire.catalog.v1.OpenSegment
-	(*SealedSegment)(nil),  // 22: quire.catalog.v1.SealedSegment
-	(*Seal)(nil),           // 23: quire.catalog.v1.Seal
-	(*Retired)(nil),        // 24: quire.catalog.v1.Retired
-	(*Tombstone)(nil),      // 25: quire.catalog.v1.Tombstone
+	(*Ending)(nil),         // 13: quire.catalog.v1.Ending
+	(*Split)(nil),          // 14: quire.catalog.v1.Split
+	(*Merge)(nil),          // 15: quire.catalog.v1.Merge
+	(*Trim)(nil),           // 16: quire.catalog.v1.Trim
+	(*ConfirmRetired)(nil), // 17: quire.catalog.v1.ConfirmRetired
+	(*Namespace)(nil),      // 18: quire.catalog.v1.Namespace
+	(*Name)(nil),           // 19: quire.catalog.v1.Name
+	(*Settings)(nil),       // 20: quire.catalog.v1.Settings
+	(*Owner)(nil),          // 21: quire.catalog.v1.Owner
+	(*Topic)(nil),          // 22: quire.catalog.v1.Topic
+	(*Range)(nil),          // 23: quire.catalog.v1.Range
+	(*OpenSegment)(nil),    // 24: quire.catalog.v1.OpenSegment
+	(*SealedSegment)(nil),  // 25: quire.catalog.v1.SealedSegment
+	(*Seal)(nil),           // 26: quire.catalog.v1.Seal
+	(*Retired)(nil),        // 27: quire.catalog.v1.Retired
+	(*Tombstone)(nil),      // 28: quire.catalog.v1.Tombstone
 }
 var file_quire_catalog_v1_catalog_proto_depIdxs = []int32{
 	8,  // 0: quire.catalog.v1.Command.create_topic:type_name -> quire.catalog.v1.CreateTopic
@@ -2242,41 +2512,47 @@ var file_quire_catalog_v1_catalog_proto_depIdxs = []int32{
 	10, // 2: quire.catalog.v1.Command.delete_topic:type_name -> quire.catalog.v1.DeleteTopic
 	11, // 3: quire.catalog.v1.Command.grant:type_name -> quire.catalog.v1.Grant
 	12, // 4: quire.catalog.v1.Command.roll:type_name -> quire.catalog.v1.Roll
-	13, // 5: quire.catalog.v1.Command.trim:type_name -> quire.catalog.v1.Trim
-	14, // 6: quire.catalog.v1.Command.confirm_retired:type_name -> quire.catalog.v1.ConfirmRetired
-	5,  // 7: quire.catalog.v1.SnapshotChunk.items:type_name -> quire.catalog.v1.SnapshotItem
-	6,  // 8: quire.catalog.v1.SnapshotItem.header:type_name -> quire.catalog.v1.SnapshotHeader
-	15, // 9: quire.catalog.v1.SnapshotItem.namespace:type_name -> quire.catalog.v1.Namespace
-	19, // 10: quire.catalog.v1.SnapshotItem.topic:type_name -> quire.catalog.v1.Topic
-	20, // 11: quire.catalog.v1.SnapshotItem.range:type_name -> quire.catalog.v1.Range
-	22, // 12: quire.catalog.v1.SnapshotItem.segment:type_name -> quire.catalog.v1.SealedSegment
-	24, // 13: quire.catalog.v1.SnapshotItem.retired:type_name -> quire.catalog.v1.Retired
-	25, // 14: quire.catalog.v1.SnapshotItem.tombstone:type_name -> quire.catalog.v1.Tombstone
-	7,  // 15: quire.catalog.v1.SnapshotItem.footer:type_name -> quire.catalog.v1.SnapshotFooter
-	16, // 16: quire.catalog.v1.CreateTopic.name:type_name -> quire.catalog.v1.Name
-	0,  // 17: quire.catalog.v1.CreateTopic.type:type_name -> quire.catalog.v1.TopicType
-	17, // 18: quire.catalog.v1.CreateTopic.settings:type_name -> quire.catalog.v1.Settings
-	18, // 19: quire.catalog.v1.CreateTopic.owner:type_name -> quire.catalog.v1.Owner
-	17, // 20: quire.catalog.v1.AlterTopic.settings:type_name -> quire.catalog.v1.Settings
-	23, // 21: quire.catalog.v1.Grant.seal:type_name -> quire.catalog.v1.Seal
-	18, // 22: quire.catalog.v1.Grant.owner:type_name -> quire.catalog.v1.Owner
-	23, // 23: quire.catalog.v1.Roll.seal:type_name -> quire.catalog.v1.Seal
-	24, // 24: quire.catalog.v1.ConfirmRetired.retired:type_name -> quire.catalog.v1.Retired
-	1,  // 25: quire.catalog.v1.Settings.ack:type_name -> quire.catalog.v1.Ack
-	2,  // 26: quire.catalog.v1.Settings.fsync:type_name -> quire.catalog.v1.Fsync
-	16, // 27: quire.catalog.v1.Topic.name:type_name -> quire.catalog.v1.Name
-	0,  // 28: quire.catalog.v1.Topic.type:type_name -> quire.catalog.v1.TopicType
-	17, // 29: quire.catalog.v1.Topic.settings:type_name -> quire.catalog.v1.Settings
-	18, // 30: quire.catalog.v1.Range.owner:type_name -> quire.catalog.v1.Owner
-	21, // 31: quire.catalog.v1.Range.open:type_name -> quire.catalog.v1.OpenSegment
-	21, // 32: quire.catalog.v1.SealedSegment.opened:type_name -> quire.catalog.v1.OpenSegment
-	23, // 33: quire.catalog.v1.SealedSegment.seal:type_name -> quire.catalog.v1.Seal
-	16, // 34: quire.catalog.v1.Tombstone.name:type_name -> quire.catalog.v1.Name
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	16, // 5: quire.catalog.v1.Command.trim:type_name -> quire.catalog.v1.Trim
+	17, // 6: quire.catalog.v1.Command.confirm_retired:type_name -> quire.catalog.v1.ConfirmRetired
+	14, // 7: quire.catalog.v1.Command.split:type_name -> quire.catalog.v1.Split
+	15, // 8: quire.catalog.v1.Command.merge:type_name -> quire.catalog.v1.Merge
+	5,  // 9: quire.catalog.v1.SnapshotChunk.items:type_name -> quire.catalog.v1.SnapshotItem
+	6,  // 10: quire.catalog.v1.SnapshotItem.header:type_name -> quire.catalog.v1.SnapshotHeader
+	18, // 11: quire.catalog.v1.SnapshotItem.namespace:type_name -> quire.catalog.v1.Namespace
+	22, // 12: quire.catalog.v1.SnapshotItem.topic:type_name -> quire.catalog.v1.Topic
+	23, // 13: quire.catalog.v1.SnapshotItem.range:type_name -> quire.catalog.v1.Range
+	25, // 14: quire.catalog.v1.SnapshotItem.segment:type_name -> quire.catalog.v1.SealedSegment
+	27, // 15: quire.catalog.v1.SnapshotItem.retired:type_name -> quire.catalog.v1.Retired
+	28, // 16: quire.catalog.v1.SnapshotItem.tombstone:type_name -> quire.catalog.v1.Tombstone
+	7,  // 17: quire.catalog.v1.SnapshotItem.footer:type_name -> quire.catalog.v1.SnapshotFooter
+	19, // 18: quire.catalog.v1.CreateTopic.name:type_name -> quire.catalog.v1.Name
+	0,  // 19: quire.catalog.v1.CreateTopic.type:type_name -> quire.catalog.v1.TopicType
+	20, // 20: quire.catalog.v1.CreateTopic.settings:type_name -> quire.catalog.v1.Settings
+	21, // 21: quire.catalog.v1.CreateTopic.owner:type_name -> quire.catalog.v1.Owner
+	20, // 22: quire.catalog.v1.AlterTopic.settings:type_name -> quire.catalog.v1.Settings
+	26, // 23: quire.catalog.v1.Grant.seal:type_name -> quire.catalog.v1.Seal
+	21, // 24: quire.catalog.v1.Grant.owner:type_name -> quire.catalog.v1.Owner
+	26, // 25: quire.catalog.v1.Roll.seal:type_name -> quire.catalog.v1.Seal
+	26, // 26: quire.catalog.v1.Ending.seal:type_name -> quire.catalog.v1.Seal
+	13, // 27: quire.catalog.v1.Split.ending:type_name -> quire.catalog.v1.Ending
+	13, // 28: quire.catalog.v1.Merge.left:type_name -> quire.catalog.v1.Ending
+	13, // 29: quire.catalog.v1.Merge.right:type_name -> quire.catalog.v1.Ending
+	27, // 30: quire.catalog.v1.ConfirmRetired.retired:type_name -> quire.catalog.v1.Retired
+	1,  // 31: quire.catalog.v1.Settings.ack:type_name -> quire.catalog.v1.Ack
+	2,  // 32: quire.catalog.v1.Settings.fsync:type_name -> quire.catalog.v1.Fsync
+	19, // 33: quire.catalog.v1.Topic.name:type_name -> quire.catalog.v1.Name
+	0,  // 34: quire.catalog.v1.Topic.type:type_name -> quire.catalog.v1.TopicType
+	20, // 35: quire.catalog.v1.Topic.settings:type_name -> quire.catalog.v1.Settings
+	21, // 36: quire.catalog.v1.Range.owner:type_name -> quire.catalog.v1.Owner
+	24, // 37: quire.catalog.v1.Range.open:type_name -> quire.catalog.v1.OpenSegment
+	24, // 38: quire.catalog.v1.SealedSegment.opened:type_name -> quire.catalog.v1.OpenSegment
+	26, // 39: quire.catalog.v1.SealedSegment.seal:type_name -> quire.catalog.v1.Seal
+	19, // 40: quire.catalog.v1.Tombstone.name:type_name -> quire.catalog.v1.Name
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_quire_catalog_v1_catalog_proto_init() }
@@ -2292,6 +2568,8 @@ func file_quire_catalog_v1_catalog_proto_init() {
 		(*Command_Roll)(nil),
 		(*Command_Trim)(nil),
 		(*Command_ConfirmRetired)(nil),
+		(*Command_Split)(nil),
+		(*Command_Merge)(nil),
 	}
 	file_quire_catalog_v1_catalog_proto_msgTypes[2].OneofWrappers = []any{
 		(*SnapshotItem_Header)(nil),
@@ -2309,7 +2587,7 @@ func file_quire_catalog_v1_catalog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_catalog_v1_catalog_proto_rawDesc), len(file_quire_catalog_v1_catalog_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -32,6 +32,8 @@ type Topics interface {
 	DescribeTopic(ctx context.Context, name string) (node.TopicDescription, error)
 	AlterTopic(ctx context.Context, name string, changes map[string]string) (node.TopicInfo, error)
 	DeleteTopic(ctx context.Context, name string) error
+	SplitTopic(ctx context.Context, name string, key []byte) error
+	MergeTopic(ctx context.Context, name string) error
 }
 
 // Subscription is a topic that is pushed.

@@ -112,6 +112,16 @@ func (b *fakeBroker) AlterTopic(
 	return b.topics[i], nil
 }
 
+func (b *fakeBroker) SplitTopic(_ context.Context, name string, _ []byte) error {
+	_, err := b.find(name)
+	return err
+}
+
+func (b *fakeBroker) MergeTopic(_ context.Context, name string) error {
+	_, err := b.find(name)
+	return err
+}
+
 func (b *fakeBroker) DeleteTopic(_ context.Context, name string) error {
 	i, err := b.find(name)
 	if err == nil {

@@ -28,6 +28,8 @@ var requestTypes = map[wire.Type]bool{
 	wire.TypeSubscribeRequest:     true,
 	wire.TypeCredit:               false,
 	wire.TypeCancel:               false,
+	wire.TypeSplitTopicRequest:    true,
+	wire.TypeMergeTopicRequest:    true,
 }
 
 // readRequests reads frames and begins what they ask for, until the connection

@@ -66,6 +66,10 @@ func ask(ctx context.Context, b Topics, m wire.Message) (wire.Message, error) {
 		return &quirev1.AlterTopicResponse{Topic: topicInfo(&t)}, err
 	case *quirev1.DeleteTopicRequest:
 		return &quirev1.DeleteTopicResponse{}, b.DeleteTopic(ctx, m.Name)
+	case *quirev1.SplitTopicRequest:
+		return &quirev1.SplitTopicResponse{}, b.SplitTopic(ctx, m.Name, m.AtKey)
+	case *quirev1.MergeTopicRequest:
+		return &quirev1.MergeTopicResponse{}, b.MergeTopic(ctx, m.Name)
 	}
 	panic("native: a request type without its case")
 }
@@ -123,6 +127,12 @@ func description(d *node.TopicDescription) *quirev1.DescribeTopicResponse {
 			Id: uint64(r.ID), FirstPosition: uint64(r.First), LastPosition: uint64(r.Last), Epoch: uint64(r.Epoch),
 			StartOffset: uint64(r.Start), EndOffset: uint64(r.End), Records: r.Records, Bytes: r.Bytes,
 			Segments: segments,
+		}
+		for _, id := range r.Parents {
+			m.Ranges[i].Parents = append(m.Ranges[i].Parents, uint64(id))
+		}
+		for _, id := range r.Children {
+			m.Ranges[i].Children = append(m.Ranges[i].Children, uint64(id))
 		}
 	}
 	return m

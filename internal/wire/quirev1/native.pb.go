@@ -278,8 +278,11 @@ func (x *HelloResponse) GetMaxBatchBytes() uint64 {
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A code of the status table.
-	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// With range_moved: where the client is to cut its batches, by the xxh3_64 of
+	// their keys. Each is the lowest value after a cut. They are hints.
+	Cuts          []uint64 `protobuf:"fixed64,3,rep,packed,name=cuts,proto3" json:"cuts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +329,13 @@ func (x *Error) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *Error) GetCuts() []uint64 {
+	if x != nil {
+		return x.Cuts
+	}
+	return nil
 }
 
 // TopicSettings are the settings of a topic by their names, as text.
@@ -778,6 +788,9 @@ type Range struct {
 	Records       uint64                 `protobuf:"varint,7,opt,name=records,proto3" json:"records,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Segments      []*Segment             `protobuf:"bytes,9,rep,name=segments,proto3" json:"segments,omitempty"`
+	// The ranges that this one continues, and those that continue it.
+	Parents       []uint64 `protobuf:"varint,10,rep,packed,name=parents,proto3" json:"parents,omitempty"`
+	Children      []uint64 `protobuf:"varint,11,rep,packed,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -871,6 +884,20 @@ func (x *Range) GetBytes() uint64 {
 func (x *Range) GetSegments() []*Segment {
 	if x != nil {
 		return x.Segments
+	}
+	return nil
+}
+
+func (x *Range) GetParents() []uint64 {
+	if x != nil {
+		return x.Parents
+	}
+	return nil
+}
+
+func (x *Range) GetChildren() []uint64 {
+	if x != nil {
+		return x.Children
 	}
 	return nil
 }
@@ -1137,6 +1164,177 @@ func (*DeleteTopicResponse) Descriptor() ([]byte, []int) {
 	return file_quire_v1_native_proto_rawDescGZIP(), []int{16}
 }
 
+// SplitTopicRequest splits a range of a topic in two: where the key is, or the
+// largest in its middle.
+type SplitTopicRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	AtKey         []byte                 `protobuf:"bytes,2,opt,name=at_key,json=atKey,proto3,oneof" json:"at_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitTopicRequest) Reset() {
+	*x = SplitTopicRequest{}
+	mi := &file_quire_v1_native_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitTopicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitTopicRequest) ProtoMessage() {}
+
+func (x *SplitTopicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitTopicRequest.ProtoReflect.Descriptor instead.
+func (*SplitTopicRequest) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SplitTopicRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SplitTopicRequest) GetAtKey() []byte {
+	if x != nil {
+		return x.AtKey
+	}
+	return nil
+}
+
+type SplitTopicResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitTopicResponse) Reset() {
+	*x = SplitTopicResponse{}
+	mi := &file_quire_v1_native_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitTopicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitTopicResponse) ProtoMessage() {}
+
+func (x *SplitTopicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitTopicResponse.ProtoReflect.Descriptor instead.
+func (*SplitTopicResponse) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{18}
+}
+
+// MergeTopicRequest merges the two neighbouring ranges that have least.
+type MergeTopicRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeTopicRequest) Reset() {
+	*x = MergeTopicRequest{}
+	mi := &file_quire_v1_native_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeTopicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeTopicRequest) ProtoMessage() {}
+
+func (x *MergeTopicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeTopicRequest.ProtoReflect.Descriptor instead.
+func (*MergeTopicRequest) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *MergeTopicRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type MergeTopicResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeTopicResponse) Reset() {
+	*x = MergeTopicResponse{}
+	mi := &file_quire_v1_native_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeTopicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeTopicResponse) ProtoMessage() {}
+
+func (x *MergeTopicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeTopicResponse.ProtoReflect.Descriptor instead.
+func (*MergeTopicResponse) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{20}
+}
+
 // ProduceRequest is followed by one batch.
 type ProduceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1147,7 +1345,7 @@ type ProduceRequest struct {
 
 func (x *ProduceRequest) Reset() {
 	*x = ProduceRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[17]
+	mi := &file_quire_v1_native_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1357,7 @@ func (x *ProduceRequest) String() string {
 func (*ProduceRequest) ProtoMessage() {}
 
 func (x *ProduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[17]
+	mi := &file_quire_v1_native_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1370,7 @@ func (x *ProduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProduceRequest.ProtoReflect.Descriptor instead.
 func (*ProduceRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{17}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProduceRequest) GetTopic() string {
@@ -1191,7 +1389,7 @@ type ProduceResponse struct {
 
 func (x *ProduceResponse) Reset() {
 	*x = ProduceResponse{}
-	mi := &file_quire_v1_native_proto_msgTypes[18]
+	mi := &file_quire_v1_native_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1401,7 @@ func (x *ProduceResponse) String() string {
 func (*ProduceResponse) ProtoMessage() {}
 
 func (x *ProduceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[18]
+	mi := &file_quire_v1_native_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1414,7 @@ func (x *ProduceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProduceResponse.ProtoReflect.Descriptor instead.
 func (*ProduceResponse) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{18}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProduceResponse) GetAppendTimeUs() int64 {
@@ -1242,7 +1440,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_quire_v1_native_proto_msgTypes[19]
+	mi := &file_quire_v1_native_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1452,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[19]
+	mi := &file_quire_v1_native_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1465,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{19}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Start) GetAt() isStart_At {
@@ -1355,7 +1553,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_quire_v1_native_proto_msgTypes[20]
+	mi := &file_quire_v1_native_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1565,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[20]
+	mi := &file_quire_v1_native_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1578,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{20}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Filter) GetBy() isFilter_By {
@@ -1438,7 +1636,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[21]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1648,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[21]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1661,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{21}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FetchRequest) GetTopic() string {
@@ -1523,7 +1721,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_quire_v1_native_proto_msgTypes[22]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1733,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[22]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1746,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{22}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Delivery) GetSlices() []*Slice {
@@ -1600,7 +1798,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1810,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1823,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Slice) GetSize() uint32 {
@@ -1668,7 +1866,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1878,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1891,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Gap) GetReason() GapReason {
@@ -1732,7 +1930,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1942,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1955,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SubscribeRequest) GetTopic() string {
@@ -1813,7 +2011,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +2023,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2036,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Credit) GetRecords() uint64 {
@@ -1864,7 +2062,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2074,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2087,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
 }
 
 var File_quire_v1_native_proto protoreflect.FileDescriptor
@@ -1908,10 +2106,11 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x06broker\x18\x02 \x01(\tR\x06broker\x12&\n" +
 	"\x0fmax_frame_bytes\x18\x03 \x01(\rR\rmaxFrameBytes\x12\"\n" +
 	"\rmax_in_flight\x18\x04 \x01(\rR\vmaxInFlight\x12&\n" +
-	"\x0fmax_batch_bytes\x18\x05 \x01(\x04R\rmaxBatchBytes\"5\n" +
+	"\x0fmax_batch_bytes\x18\x05 \x01(\x04R\rmaxBatchBytes\"I\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\x87\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
+	"\x04cuts\x18\x03 \x03(\x06R\x04cuts\"\x87\x01\n" +
 	"\rTopicSettings\x12;\n" +
 	"\x06values\x18\x01 \x03(\v2#.quire.v1.TopicSettings.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
@@ -1941,7 +2140,7 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"g\n" +
 	"\x15DescribeTopicResponse\x12%\n" +
 	"\x05topic\x18\x01 \x01(\v2\x0f.quire.v1.TopicR\x05topic\x12'\n" +
-	"\x06ranges\x18\x02 \x03(\v2\x0f.quire.v1.RangeR\x06ranges\"\x9a\x02\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x0f.quire.v1.RangeR\x06ranges\"\xd0\x02\n" +
 	"\x05Range\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12%\n" +
 	"\x0efirst_position\x18\x02 \x01(\x04R\rfirstPosition\x12#\n" +
@@ -1952,7 +2151,10 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"end_offset\x18\x06 \x01(\x04R\tendOffset\x12\x18\n" +
 	"\arecords\x18\a \x01(\x04R\arecords\x12\x14\n" +
 	"\x05bytes\x18\b \x01(\x04R\x05bytes\x12-\n" +
-	"\bsegments\x18\t \x03(\v2\x11.quire.v1.SegmentR\bsegments\"\x9f\x01\n" +
+	"\bsegments\x18\t \x03(\v2\x11.quire.v1.SegmentR\bsegments\x12\x18\n" +
+	"\aparents\x18\n" +
+	" \x03(\x04R\aparents\x12\x1a\n" +
+	"\bchildren\x18\v \x03(\x04R\bchildren\"\x9f\x01\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12!\n" +
@@ -1968,7 +2170,15 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\v2\x0f.quire.v1.TopicR\x05topic\"(\n" +
 	"\x12DeleteTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
-	"\x13DeleteTopicResponse\"&\n" +
+	"\x13DeleteTopicResponse\"N\n" +
+	"\x11SplitTopicRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\x06at_key\x18\x02 \x01(\fH\x00R\x05atKey\x88\x01\x01B\t\n" +
+	"\a_at_key\"\x14\n" +
+	"\x12SplitTopicResponse\"'\n" +
+	"\x11MergeTopicRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
+	"\x12MergeTopicResponse\"&\n" +
 	"\x0eProduceRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\"7\n" +
 	"\x0fProduceResponse\x12$\n" +
@@ -2043,7 +2253,7 @@ func file_quire_v1_native_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_v1_native_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_quire_v1_native_proto_goTypes = []any{
 	(GapReason)(0),                // 0: quire.v1.GapReason
 	(Overflow)(0),                 // 1: quire.v1.Overflow
@@ -2064,21 +2274,25 @@ var file_quire_v1_native_proto_goTypes = []any{
 	(*AlterTopicResponse)(nil),    // 16: quire.v1.AlterTopicResponse
 	(*DeleteTopicRequest)(nil),    // 17: quire.v1.DeleteTopicRequest
 	(*DeleteTopicResponse)(nil),   // 18: quire.v1.DeleteTopicResponse
-	(*ProduceRequest)(nil),        // 19: quire.v1.ProduceRequest
-	(*ProduceResponse)(nil),       // 20: quire.v1.ProduceResponse
-	(*Start)(nil),                 // 21: quire.v1.Start
-	(*Filter)(nil),                // 22: quire.v1.Filter
-	(*FetchRequest)(nil),          // 23: quire.v1.FetchRequest
-	(*Delivery)(nil),              // 24: quire.v1.Delivery
-	(*Slice)(nil),                 // 25: quire.v1.Slice
-	(*Gap)(nil),                   // 26: quire.v1.Gap
-	(*SubscribeRequest)(nil),      // 27: quire.v1.SubscribeRequest
-	(*Credit)(nil),                // 28: quire.v1.Credit
-	(*Cancel)(nil),                // 29: quire.v1.Cancel
-	nil,                           // 30: quire.v1.TopicSettings.ValuesEntry
+	(*SplitTopicRequest)(nil),     // 19: quire.v1.SplitTopicRequest
+	(*SplitTopicResponse)(nil),    // 20: quire.v1.SplitTopicResponse
+	(*MergeTopicRequest)(nil),     // 21: quire.v1.MergeTopicRequest
+	(*MergeTopicResponse)(nil),    // 22: quire.v1.MergeTopicResponse
+	(*ProduceRequest)(nil),        // 23: quire.v1.ProduceRequest
+	(*ProduceResponse)(nil),       // 24: quire.v1.ProduceResponse
+	(*Start)(nil),                 // 25: quire.v1.Start
+	(*Filter)(nil),                // 26: quire.v1.Filter
+	(*FetchRequest)(nil),          // 27: quire.v1.FetchRequest
+	(*Delivery)(nil),              // 28: quire.v1.Delivery
+	(*Slice)(nil),                 // 29: quire.v1.Slice
+	(*Gap)(nil),                   // 30: quire.v1.Gap
+	(*SubscribeRequest)(nil),      // 31: quire.v1.SubscribeRequest
+	(*Credit)(nil),                // 32: quire.v1.Credit
+	(*Cancel)(nil),                // 33: quire.v1.Cancel
+	nil,                           // 34: quire.v1.TopicSettings.ValuesEntry
 }
 var file_quire_v1_native_proto_depIdxs = []int32{
-	30, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
+	34, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
 	5,  // 1: quire.v1.Topic.settings:type_name -> quire.v1.TopicSettings
 	5,  // 2: quire.v1.CreateTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 3: quire.v1.CreateTopicResponse.topic:type_name -> quire.v1.Topic
@@ -2088,15 +2302,15 @@ var file_quire_v1_native_proto_depIdxs = []int32{
 	14, // 7: quire.v1.Range.segments:type_name -> quire.v1.Segment
 	5,  // 8: quire.v1.AlterTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 9: quire.v1.AlterTopicResponse.topic:type_name -> quire.v1.Topic
-	21, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
-	22, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
-	25, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
-	26, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
+	25, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
+	26, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
+	29, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
+	30, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
 	0,  // 14: quire.v1.Gap.reason:type_name -> quire.v1.GapReason
-	21, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
-	22, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
+	25, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
+	26, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
 	1,  // 17: quire.v1.SubscribeRequest.overflow:type_name -> quire.v1.Overflow
-	28, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
+	32, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
 	19, // [19:19] is the sub-list for method output_type
 	19, // [19:19] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
@@ -2109,13 +2323,14 @@ func file_quire_v1_native_proto_init() {
 	if File_quire_v1_native_proto != nil {
 		return
 	}
-	file_quire_v1_native_proto_msgTypes[19].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[17].OneofWrappers = []any{}
+	file_quire_v1_native_proto_msgTypes[23].OneofWrappers = []any{
 		(*Start_Beginning)(nil),
 		(*Start_End)(nil),
 		(*Start_TimeUs)(nil),
 		(*Start_Cursor)(nil),
 	}
-	file_quire_v1_native_proto_msgTypes[20].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[24].OneofWrappers = []any{
 		(*Filter_Key)(nil),
 		(*Filter_KeyPrefix)(nil),
 	}
@@ -2125,7 +2340,7 @@ func file_quire_v1_native_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_v1_native_proto_rawDesc), len(file_quire_v1_native_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
