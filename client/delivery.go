@@ -23,7 +23,7 @@ type Gap struct {
 // delivery is a stretch of a topic as the broker sent it.
 type delivery struct {
 	slices []slice
-	// start is the cursor before the first record and the gap, cursor the one
+	// start is the cursor before the first record, after the gap, cursor the one
 	// after the last record.
 	start, cursor string
 	gap           *Gap

@@ -54,6 +54,9 @@ type fan struct {
 	times       *Latencies
 	gate        *Gate
 	subscribers []*subscriber
+	// acked and took, if not nil, are told of each acknowledgement and of each
+	// record that a subscriber takes.
+	acked, took *pauses
 	began, over time.Time
 	// target is how many records each subscriber gets; 0 until it is known.
 	target atomic.Uint64
@@ -100,7 +103,7 @@ func (f *fan) follow(ctx context.Context) error {
 		})
 	}
 	finished := make(chan struct{})
-	l := &load{run: f.run, records: f.Records, times: NewLatencies(), gate: f.gate.Pass}
+	l := &load{run: f.run, records: f.Records, times: NewLatencies(), gate: f.gate.Pass, acked: f.acked}
 	_, err := l.write(ctx)
 	go func() {
 		defer close(finished)
@@ -155,6 +158,7 @@ func (s *subscriber) take() error {
 				return err
 			}
 		}
+		s.took.beat()
 		n := s.gate.Took(s.index)
 		if n%sampled == 0 {
 			s.times.Add(s.index, time.Since(rec.Time))

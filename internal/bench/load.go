@@ -23,6 +23,8 @@ type load struct {
 	times   *Latencies
 	// gate, if not nil, is asked before each record and may wait.
 	gate func(ctx context.Context) error
+	// acked, if not nil, is told of each acknowledgement.
+	acked *pauses
 
 	ctx   context.Context
 	began time.Time
@@ -148,6 +150,7 @@ func (w *worker) unbatched() {
 			}
 			continue
 		}
+		w.acked.beat()
 		w.times.Add(w.index, time.Since(w.began)-at)
 	}
 }
@@ -170,6 +173,7 @@ func (w *worker) batched() {
 		id := ID{w.index, answered}
 		answered++
 		if err == nil {
+			w.acked.beat()
 			w.times.Add(w.index, time.Since(w.began)-ring[id.N&mask])
 			return
 		}

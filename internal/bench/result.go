@@ -46,6 +46,7 @@ type Result struct {
 	P50ToAnswered  *float64 `json:"p50_to_answered_sync"`
 	BytesToFloor   *float64 `json:"bytes_to_floor"`
 	*RecoveryTimes `json:",omitempty"`
+	*SplitTimes    `json:",omitempty"`
 }
 
 // Machine is what the run ran on, without anything that names it.

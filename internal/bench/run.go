@@ -113,6 +113,8 @@ func (r *run) measure(ctx context.Context) (err error) {
 		err = r.fanout(ctx)
 	case Recovery:
 		err = r.recovery(ctx)
+	case Split:
+		err = r.split(ctx)
 	default:
 		return status.New(status.UsageError, "there is no shape %q", r.shape)
 	}

@@ -15,6 +15,7 @@ const (
 	Fetch    = "fetch"
 	Fanout   = "fanout"
 	Recovery = "recovery"
+	Split    = "split"
 )
 
 // Settings say what a run does. All of them are part of its result.
@@ -56,6 +57,8 @@ type Settings struct {
 	// writer may be ahead of the slowest of them.
 	Subscribers int    `json:"subscribers,omitempty"`
 	Ahead       uint64 `json:"ahead,omitempty"`
+	// Splits is how often the topic is split.
+	Splits int `json:"splits,omitempty"`
 	// ProbeBytes is how much a single fetch asks for when fetches are timed
 	// one by one, and Probes how many there are.
 	ProbeBytes int `json:"probe_bytes,omitempty"`
@@ -90,6 +93,8 @@ func Defaults(shape string) Settings {
 		s.ProbeBytes, s.Probes = 64<<10, 1000
 	case Fanout:
 		s.Subscribers, s.Ahead = 10, 16_384
+	case Split:
+		s.Subscribers, s.Ahead, s.Splits, s.Rate, s.Duration = 1, 1<<20, 100, 50_000, 20*time.Second
 	case Recovery:
 		s.Bytes, s.Duration, s.Buffer = 256<<20, 0, 8<<20
 	}
@@ -103,6 +108,7 @@ const (
 	maxConnections = 1000
 	maxInFlight    = 100_000
 	maxReaders     = 1000
+	maxSplits      = 10_000
 	maxDuration    = 24 * time.Hour
 	maxRecords     = 1 << 36
 	maxBytes       = 1 << 42
@@ -127,6 +133,7 @@ func (s *Settings) complete(shape string) error {
 		{"buffer", int64(s.Buffer), 1, 1 << 36},
 		{"readers", int64(s.Readers), 0, maxReaders},
 		{"subscribers", int64(s.Subscribers), 0, maxReaders},
+		{"splits", int64(s.Splits), 0, maxSplits},
 		{"probe-bytes", int64(s.ProbeBytes), 0, client.MaxFetchBytes},
 		{"probes", int64(s.Probes), 0, 1 << 20},
 		{"bytes", s.Bytes, 0, maxBytes},
@@ -170,6 +177,10 @@ func (s *Settings) completeShape(shape string) error {
 		}
 		if !s.OwnBroker && s.Cold {
 			return status.New(status.UsageError, "--cold restarts the broker, so it goes without --addr")
+		}
+	case Split:
+		if s.Splits == 0 || s.Duration == 0 || s.Topics != 1 {
+			return status.New(status.UsageError, "split needs one topic, --splits of at least 1 and a --duration")
 		}
 	case Fanout:
 		if s.Subscribers == 0 || s.Ahead == 0 {

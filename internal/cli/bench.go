@@ -42,6 +42,8 @@ func (a *app) benchCommand() *cobra.Command {
 			"  quire bench fanout --subscribers 10\n  quire bench fanout --subscribers 1 --rate 1000"),
 		a.benchShape(bench.Recovery, "Measure the start after kill -9",
 			"  quire bench recovery --bytes 2GiB --cold\n  quire bench recovery --topics 10000 --bytes 16MiB --unbatched --in-flight 64"),
+		a.benchShape(bench.Split, "Measure the pauses of splitting a topic under load",
+			"  quire bench split\n  quire bench split --splits 20 --rate 10000 --duration 10s"),
 	)
 	return cmd
 }
@@ -101,15 +103,15 @@ func addBenchFlags(flags *pflag.FlagSet, shape string, s *bench.Settings, f *ben
 	flags.BoolVar(&f.noVerify, "no-verify", false, "do not read back and compare")
 	flags.StringVar(&f.dir, "dir", "", "where to make the temporary directory (default the system's)")
 	flags.StringVar(&f.metrics, "metrics", "", "HTTP address of the broker at --addr, for its CPU time and syncs")
-	if shape != bench.Fanout {
+	if shape != bench.Fanout && shape != bench.Split {
 		flags.IntVar(&s.Topics, "topics", s.Topics, "topics, all written at once")
 	}
-	if shape != bench.Recovery {
+	if shape != bench.Recovery && shape != bench.Split {
 		flags.Uint64Var(&s.Records, "records", s.Records, "how many records to write")
 	}
-	if shape == bench.Produce || shape == bench.Fanout {
+	if shape == bench.Produce || shape == bench.Fanout || shape == bench.Split {
 		flags.DurationVar(&s.Duration, "duration", s.Duration, "how long to write, unless --records says how much")
-		flags.Float64Var(&s.Rate, "rate", 0, "records a second in all; 0 is as fast as it goes")
+		flags.Float64Var(&s.Rate, "rate", s.Rate, "records a second in all; 0 is as fast as it goes")
 	}
 	switch shape {
 	case bench.Fetch:
@@ -119,6 +121,8 @@ func addBenchFlags(flags *pflag.FlagSet, shape string, s *bench.Settings, f *ben
 	case bench.Fanout:
 		flags.IntVar(&s.Subscribers, "subscribers", s.Subscribers, "how many follow")
 		flags.Uint64Var(&s.Ahead, "ahead", s.Ahead, "records that the writer may be ahead of the slowest")
+	case bench.Split:
+		flags.IntVar(&s.Splits, "splits", s.Splits, "how often the topic is split")
 	case bench.Recovery:
 		flags.Var(sizeOf(&s.Bytes), "bytes", "how much to write before the kill")
 	}
@@ -182,6 +186,14 @@ func (a *app) printBench(r *bench.Result) error {
 	default:
 		rows = append(rows, []string{"floor", fmt.Sprintf("sync of 4 KiB %s, answered %s, %.1f MiB/s by %d bytes, loopback %s",
 			us(r.Floor.SyncP50), us(r.Floor.AnsweredP50), r.Floor.Growing/(1<<20), r.Floor.FlushBytes, us(r.Floor.LoopbackP50))})
+	}
+	if t := r.SplitTimes; t != nil {
+		rows = append(rows,
+			[]string{"splits", fmt.Sprintf("%d, p50 %s, p99 %s", t.Splits, us(t.SplitP50), us(t.SplitP99))},
+			[]string{"pause of writers", fmt.Sprintf("p50 %s, p99 %s, max %s",
+				us(t.WriterPauseP50), us(t.WriterPauseP99), us(t.WriterPauseMax))},
+			[]string{"pause of a reader", fmt.Sprintf("p50 %s, p99 %s, max %s",
+				us(t.ReaderPauseP50), us(t.ReaderPauseP99), us(t.ReaderPauseMax))})
 	}
 	if t := r.RecoveryTimes; t != nil {
 		rows = append(rows, []string{"ready, first record", us(t.Ready) + ", " + us(t.First)})

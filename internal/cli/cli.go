@@ -86,6 +86,7 @@ func (a *app) root() *cobra.Command {
 		a.topicCommand(),
 		a.completesTopic(a.produceCommand(), cobra.ShellCompDirectiveDefault),
 		a.completesTopic(a.consumeCommand(), cobra.ShellCompDirectiveNoFileComp),
+		a.completesTopic(a.whyCommand(), cobra.ShellCompDirectiveNoFileComp),
 		a.versionCommand(),
 	)
 	for _, cmd := range root.Commands() {

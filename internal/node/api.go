@@ -73,7 +73,7 @@ type Delivery struct {
 	// Slices are the batches, in reading order. Their bytes are shared and
 	// must not be changed.
 	Slices []Slice
-	// Start is the cursor before the first record (and before Gap); Cursor is
+	// Start is the cursor before the first record and after Gap; Cursor is
 	// the one after the last. Start is set when there are slices or a gap.
 	Start  string
 	Cursor string
