@@ -73,7 +73,7 @@ func (r *run) crash(ctx context.Context) (s Step, err error) {
 	}
 	_ = r.client.Close()
 
-	s = Step{Name: "kill", Title: "5  Load them again into another topic, and kill the broker half-way (kill -9)"}
+	s = Step{Name: "kill", Title: "6  Load them again into another topic, and kill the broker half-way (kill -9)"}
 	s.say("pid %d is gone: %s records were acknowledged, %s were on their way, the rest not sent",
 		pid, count(len(r.lost.acked)), count(len(r.lost.unknown)))
 	s.Facts = map[string]any{"pid": pid, "acknowledged": len(r.lost.acked), "unknown": len(r.lost.unknown)}
@@ -106,7 +106,7 @@ func (r *run) recover(ctx context.Context) (s Step, err error) {
 	if there.read > sent {
 		return s, broken("%d records are there, %d were sent", there.read, sent)
 	}
-	s = Step{Name: "recover", Title: "6  Start it again on the same directory"}
+	s = Step{Name: "recover", Title: "7  Start it again on the same directory"}
 	s.say("ready after %s, the first record read after %s", span(r.broker.recovery), span(first))
 	s.say("all %s that were acknowledged are there, in order, and %s of the %s that were on their way",
 		count(len(r.lost.acked)), count(there.read-len(r.lost.acked)), count(len(r.lost.unknown)))
@@ -127,7 +127,7 @@ func (r *run) resume(ctx context.Context) (s Step, err error) {
 		return s, broken("the cursor led to %d records, %d were left",
 			seen.read-cursorAfter, len(r.quakes.records)-cursorAfter)
 	}
-	s = Step{Name: "resume", Title: "7  Continue with the cursor that a reader kept in step 3"}
+	s = Step{Name: "resume", Title: "8  Continue with the cursor that a reader kept in step 3"}
 	s.say("it was taken after %s records: it leads to record %s, and from there to the end",
 		count(cursorAfter), count(cursorAfter+1))
 	s.Facts = map[string]any{"after": cursorAfter, "records": seen.read - cursorAfter}

@@ -1,7 +1,7 @@
 // Package demo tells what Quire does on real data, in under a minute: it
 // starts a broker as a process of its own, loads the earthquakes of 2016,
-// reads them back and compares each, follows the tail, and kills the broker in
-// the middle of a load. Every number that it prints was measured in that run,
+// reads them back and compares each, follows the tail, splits and merges a topic
+// while it is written, and kills the broker in the middle of a load. Every number that it prints was measured in that run,
 // and it fails if one of the promises does not hold.
 //
 // The command line calls it and says how the broker is started.
@@ -58,9 +58,10 @@ type run struct {
 
 // The topics of the demo.
 const (
-	mainTopic  = "earthquakes"
-	liveTopic  = "live"
-	crashTopic = "interrupted"
+	mainTopic   = "earthquakes"
+	liveTopic   = "live"
+	rangesTopic = "ranges"
+	crashTopic  = "interrupted"
 )
 
 // limit is how long the demo may take. It usually takes a few seconds.
@@ -86,7 +87,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) (Step, error){
-		r.start, r.load, r.readBack, r.follow, r.crash, r.recover, r.resume,
+		r.start, r.load, r.readBack, r.follow, r.reshape, r.crash, r.recover, r.resume,
 	} {
 		s, err := step(ctx)
 		if err != nil {

@@ -18,7 +18,7 @@ func (r *run) start(ctx context.Context) (s Step, err error) {
 	if err := r.launch(ctx); err != nil {
 		return s, err
 	}
-	for _, topic := range []string{mainTopic, liveTopic, crashTopic} {
+	for _, topic := range []string{mainTopic, liveTopic, rangesTopic, crashTopic} {
 		if _, err := r.client.CreateTopic(ctx, topic, client.TopicConfig{}); err != nil {
 			return s, err
 		}
