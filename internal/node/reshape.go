@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"github.com/quirelog/quire/internal/catalog"
+	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/status"
 )
 
 // SplitTopic splits a range of a topic in two: at a key, if one is given, and
-// else the largest one at the middle of its band. Appends in flight are carried
+// else the largest one where that halves what was appended to it last, or at the
+// middle of its band if nothing says where that is. Appends in flight are carried
 // over to the new ranges, readers go on with them when they have read the old
 // one. The errors are topic_not_found, invalid_argument when the range cannot
 // be split there, limit_reached, disk_full, and unavailable when the ranges
@@ -22,19 +24,19 @@ func (b *Broker) SplitTopic(ctx context.Context, name string, key []byte) error 
 	if err != nil {
 		return err
 	}
+	var at ident.Position // decided before the range is frozen
 	return t.reshape(ctx, func(state *topicState) ([]*rng, error) {
-		if key == nil {
-			return []*rng{state.largest()}, nil
-		}
-		return []*rng{state.leaf(keyspace.PositionOf(key))}, nil
-	}, func(ends []catalog.Ending, ranges []*catalog.Range) (catalog.Command, error) {
-		band := ranges[0].Band
-		at, ok := band.Middle()
 		if key != nil {
-			at, ok = keyspace.PositionOf(key), band.First < keyspace.PositionOf(key)
+			at = keyspace.PositionOf(key)
+			return []*rng{state.leaf(at)}, nil
 		}
-		if !ok {
-			return nil, status.New(status.InvalidArgument, "topic %q cannot be split there: the key begins its range", t.name.Short())
+		r := state.largest()
+		at = t.halving(r)
+		return []*rng{r}, nil
+	}, func(ends []catalog.Ending, ranges []*catalog.Range) (catalog.Command, error) {
+		if band := ranges[0].Band; at <= band.First || at > band.Last {
+			return nil, status.New(status.InvalidArgument,
+				"topic %q cannot be split there: the key begins its range", t.name.Short())
 		}
 		return catalog.Split{Topic: t.id, Ending: ends[0], At: at}, nil
 	})

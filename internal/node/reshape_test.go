@@ -256,6 +256,39 @@ func TestKeylessBatchesSpread(t *testing.T) {
 	}
 }
 
+// A split without a key halves the load: with one key that has half of it, that
+// key is alone on its side.
+func TestASplitHalvesTheLoad(t *testing.T) {
+	b := open(t, vfs.NewMem())
+	create(t, b, "t", nil)
+	for i := range 100 {
+		for _, key := range []string{"hot", fmt.Sprint("k", i)} {
+			if err := send(b, "t", numbered(key, i, i+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := b.SplitTopic(context.Background(), "t", nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		for _, key := range []string{"hot", fmt.Sprint("k", i)} {
+			if err := send(b, "t", numbered(key, i, i+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d, err := b.DescribeTopic(context.Background(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range d.Ranges[1:] {
+		if r.Records < 50 {
+			t.Errorf("range %v got %d of 200 records", r.ID, r.Records)
+		}
+	}
+}
+
 func TestReshapingThatCannotBeIsRefused(t *testing.T) {
 	b := open(t, vfs.NewMem())
 	create(t, b, "t", nil)
