@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quirelog/quire/client"
+	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/record"
 	"github.com/quirelog/quire/status"
 )
@@ -27,6 +28,8 @@ type Settings struct {
 	KeySize int `json:"key_bytes"`
 	// Topics are written all at once.
 	Topics int `json:"topics"`
+	// Ranges is into how many ranges each topic is split first.
+	Ranges int `json:"ranges"`
 	// Records is how many are written; 0 is as many as fit into Duration.
 	Records  uint64        `json:"records"`
 	Duration time.Duration `json:"-"`
@@ -82,7 +85,7 @@ type Settings struct {
 // left out, since each run has another.
 func Defaults(shape string) Settings {
 	s := Settings{
-		Payload: 256, Keys: 10_000, Topics: 1, Duration: 5 * time.Second,
+		Payload: 256, Keys: 10_000, Topics: 1, Ranges: 1, Duration: 5 * time.Second,
 		Connections: 1, Batched: true, InFlight: client.DefaultMaxInFlight,
 		BatchBytes: client.DefaultBatchBytes, Buffer: client.DefaultMaxBuffered,
 		Compression: client.CompressionNone.String(), Fsync: "always", Verify: true,
@@ -124,6 +127,7 @@ func (s *Settings) complete(shape string) error {
 		{"payload", int64(s.Payload), MinPayload, record.MaxValue},
 		{"keys", int64(s.Keys), 1, maxKeys},
 		{"topics", int64(s.Topics), 1, maxTopics},
+		{"ranges", int64(s.Ranges), 1, catalog.MaxRanges},
 		{"records", int64(min(s.Records, math.MaxInt64)), 0, maxRecords},
 		{"duration", int64(s.Duration), 0, int64(maxDuration)},
 		{"connections", int64(s.Connections), 1, maxConnections},

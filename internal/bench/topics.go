@@ -24,6 +24,10 @@ func (r *run) createTopics(ctx context.Context) error {
 		_, err := r.clients[0].CreateTopic(ctx, name, client.TopicConfig{
 			Settings: map[string]string{"fsync": r.Fsync},
 		})
+		// An empty topic is split into equal bands.
+		for n := 1; n < r.Ranges && err == nil; n++ {
+			err = r.clients[0].SplitTopic(ctx, name, nil)
+		}
 		return err
 	})
 }

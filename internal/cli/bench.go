@@ -106,6 +106,7 @@ func addBenchFlags(flags *pflag.FlagSet, shape string, s *bench.Settings, f *ben
 	if shape != bench.Fanout && shape != bench.Split {
 		flags.IntVar(&s.Topics, "topics", s.Topics, "topics, all written at once")
 	}
+	flags.IntVar(&s.Ranges, "ranges", s.Ranges, "ranges that each topic is split into first")
 	if shape != bench.Recovery && shape != bench.Split {
 		flags.Uint64Var(&s.Records, "records", s.Records, "how many records to write")
 	}
