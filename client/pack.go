@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quirelog/quire/internal/batch"
+	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 )
@@ -21,12 +22,20 @@ type pack struct {
 	records int
 	// bytes is what the pack takes of the producer's buffer.
 	bytes int
-	// last is the number of its last record, counted by the producer.
-	last uint64
+	// first is the number of its first record, counted by the producer.
+	first uint64
 	// since is when its first record came; kept only for a linger.
 	since time.Time
-	// dones are the callbacks, without the nil ones.
-	dones []func(error)
+	// dones are the callbacks of its records, in their order; those behind the
+	// last one that is not nil are left out. completed counts the records whose
+	// callbacks have run.
+	dones     []func(error)
+	completed int
+
+	// band is where its keys are.
+	band keyspace.Band
+	// bands is how many lanes there were when it was sent last.
+	bands int
 
 	state packState
 	// unknowns counts the connections that broke while they had the batch.
@@ -56,6 +65,7 @@ func (k *pack) answer(f wire.Frame) (bool, error) {
 		return false, err
 	}
 	k.p.settle(k, nil)
+	k.p.learn(resp.Cuts)
 	return true, nil
 }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
 	"github.com/quirelog/quire/internal/batch"
+	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/record"
 )
@@ -42,13 +46,21 @@ type Producer struct {
 	settledAny chan struct{}
 
 	mu sync.Mutex
-	// cur gathers; ready is full and waits to be sent; flight was sent at least
-	// once and is not completed. All are in the order of Send. flying counts
+	// lanes gather, one for each band of keys that the broker keeps together; a
+	// lane without records is nil. cuts are where they begin, but for the first.
+	// ready is full and waits to be sent; flight was sent at least once and is
+	// not completed. Within a lane all are in the order of Send. flying counts
 	// those of flight that the connection has.
-	cur    *pack
-	ready  []*pack
-	flight []*pack
-	flying int
+	lanes []*pack
+	cuts  []ident.Position
+	// keyless is the lane in which records without a key gather now.
+	keyless int
+	ready   []*pack
+	flight  []*pack
+	flying  int
+	// order says, in the order of Send, in which packs the records are that are
+	// not completed.
+	order []span
 	// returned says that batches of flight came back and are to be sent again.
 	returned bool
 	// builders is how many there are, spares are those that no pack has.
@@ -83,7 +95,7 @@ func (c *Client) NewProducer(topic string, opts ...ProducerOption) *Producer {
 	}
 	p.cfg, p.err = newProducerConfig(opts)
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
-	p.cur = p.newPack()
+	p.lanes = make([]*pack, 1)
 	if p.err != nil || !c.tasks.run(p.run) {
 		p.cancel()
 		p.ended = true
@@ -117,46 +129,124 @@ func (p *Producer) Send(ctx context.Context, rec record.Record, done func(error)
 			return err
 		}
 	}
-	if !p.cur.fits(size, &p.cfg) {
-		p.turn()
-	}
-	return p.add(&rec, done)
+	return p.add(&rec, size, done)
 }
 
-// add adds a record to the pack that gathers, or to the next one.
-func (p *Producer) add(rec *record.Record, done func(error)) error {
-	k := p.cur
-	before := k.builder.Size()
-	err := k.builder.AddRecord(rec)
+// span is so many records in a row, in one pack.
+type span struct {
+	k *pack
+	n int
+}
+
+// lane is where a record gathers. Those without a key go to each lane in turn,
+// pack by pack.
+func (p *Producer) lane(rec *record.Record) int {
+	switch {
+	case len(p.cuts) == 0:
+		return 0
+	case rec.Key == nil:
+		return p.keyless
+	}
+	at := keyspace.PositionOf(rec.Key)
+	return sort.Search(len(p.cuts), func(i int) bool { return at < p.cuts[i] })
+}
+
+// learn takes over where the broker keeps keys apart. What has gathered goes as
+// it is: the broker cuts it.
+func (p *Producer) learn(cuts []uint64) {
+	if len(cuts) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.EqualFunc(p.cuts, cuts, func(a ident.Position, b uint64) bool { return uint64(a) == b }) {
+		return
+	}
+	p.turnAll()
+	p.cuts = p.cuts[:0]
+	for _, c := range cuts {
+		if c > 0 { // it says that there is one lane only
+			p.cuts = append(p.cuts, ident.Position(c))
+		}
+	}
+	p.lanes, p.keyless = make([]*pack, len(p.cuts)+1), 0
+}
+
+// oldest is the pack that has gathered for longest, or nil.
+func (p *Producer) oldest() (lane int, k *pack) {
+	for i, other := range p.lanes {
+		if other != nil && (k == nil || other.first < k.first) {
+			lane, k = i, other
+		}
+	}
+	return lane, k
+}
+
+// add adds a record of about size bytes to the pack that gathers in its lane, or
+// to the next one.
+func (p *Producer) add(rec *record.Record, size int, done func(error)) error {
+	lane := p.lane(rec)
+	k := p.lanes[lane]
+	if k != nil && !k.fits(size, &p.cfg) {
+		p.turn(lane)
+		k = nil
+	}
+	before, err := 0, batch.ErrFull
+	if k != nil {
+		before = k.builder.Size()
+		if err = k.builder.AddRecord(rec); errors.Is(err, batch.ErrFull) {
+			p.turn(lane)
+		}
+	}
 	if errors.Is(err, batch.ErrFull) {
-		p.turn()
-		k, before = p.cur, p.cur.builder.Size()
-		err = k.builder.AddRecord(rec)
+		k = p.newPack(lane)
+		before = k.builder.Size()
+		if err = k.builder.AddRecord(rec); err != nil {
+			p.spare(k)
+		} else {
+			p.lanes[lane] = k
+		}
 	}
 	if err != nil {
 		return refusedRecord(0, 1, err)
 	}
+	p.took(k, k.builder.Size()-before, done)
+	if !k.fits(1, &p.cfg) {
+		p.turn(lane)
+	}
+	return nil
+}
+
+// took notes a record that a pack has taken.
+func (p *Producer) took(k *pack, bytes int, done func(error)) {
 	k.records++
 	p.accepted++
-	k.last = p.accepted
-	taken := k.builder.Size() - before
-	if done != nil {
-		k.dones = append(k.dones, done)
-		taken += doneSize
+	if n := len(p.order); n > 0 && p.order[n-1].k == k {
+		p.order[n-1].n++
+	} else {
+		p.order = append(p.order, span{k, 1})
+		bytes += spanSize
 	}
-	k.bytes += taken
-	p.buffered += taken
+	if done != nil {
+		for len(k.dones) < k.records-1 {
+			k.dones = append(k.dones, nil)
+		}
+		k.dones = append(k.dones, done)
+		bytes += doneSize
+	}
+	k.bytes += bytes
+	p.buffered += bytes
 	if k.records == 1 {
+		k.first = p.accepted
 		if p.cfg.linger > 0 {
 			k.since = time.Now()
 		}
 		signal(p.wake)
 	}
-	if !k.fits(1, &p.cfg) {
-		p.turn()
-	}
-	return nil
 }
+
+// spanSize is what an entry of the order takes of the buffer.
+const spanSize = 16
 
 // doneSize is what a callback takes of the buffer.
 const doneSize = 16
@@ -170,27 +260,48 @@ func sizeOf(rec *record.Record) int {
 	return n
 }
 
-// turn puts the pack that gathers behind those that are ready, and begins
-// another. If the sender is behind with sealing, the pack is sealed here, so
-// that there are never more than maxBuilders: their memory stays warm, and
-// what is buffered has its exact size. The caller holds the lock.
-func (p *Producer) turn() {
-	k := p.cur
-	if len(p.spares) == 0 && p.builders == maxBuilders {
+// turn puts the pack that gathers in a lane behind those that are ready. If the
+// sender is behind with sealing, the pack is sealed here, so that there are
+// never more than maxBuilders beside those that gather: their memory stays warm,
+// and what is buffered has its exact size. The caller holds the lock.
+func (p *Producer) turn(lane int) {
+	k := p.lanes[lane]
+	p.lanes[lane] = nil
+	if lane == p.keyless {
+		p.keyless = (lane + 1) % len(p.lanes)
+	}
+	if len(p.spares) == 0 && p.builders >= maxBuilders+len(p.lanes)-1 {
 		k.payload = k.builder.Finish()
 		p.spare(k)
 	}
 	p.ready = append(p.ready, k)
-	p.cur = p.newPack()
 	signal(p.wake)
 }
 
-// maxBuilders is how many builders a producer has at most: one that is filled,
+// turnAll makes all that has gathered ready, the oldest first. The caller holds
+// the lock.
+func (p *Producer) turnAll() {
+	for {
+		lane, k := p.oldest()
+		if k == nil {
+			return
+		}
+		p.turn(lane)
+	}
+}
+
+// maxBuilders is how many builders a producer with one lane has at most: one that is filled,
 // one that is sealed, and two so that neither waits for the other.
 const maxBuilders = 4
 
-func (p *Producer) newPack() *pack {
-	k := &pack{p: p}
+func (p *Producer) newPack(lane int) *pack {
+	k := &pack{p: p, band: keyspace.Full()}
+	if lane > 0 {
+		k.band.First = p.cuts[lane-1]
+	}
+	if lane < len(p.cuts) {
+		k.band.Last = p.cuts[lane] - 1
+	}
 	if n := len(p.spares); n > 0 {
 		k.builder, p.spares = p.spares[n-1], p.spares[:n-1]
 	} else {

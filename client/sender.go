@@ -106,16 +106,19 @@ func (p *Producer) due() (bool, time.Duration) {
 		return false, 0
 	case len(p.ready) > 0 || p.flying < len(p.flight) && p.grounded() != nil:
 		return true, 0
-	case p.cur.records == 0:
+	}
+	_, k := p.oldest()
+	switch {
+	case k == nil:
 		return false, 0
-	case p.flushTo >= p.cur.last-uint64(p.cur.records)+1:
+	case p.flushTo >= k.first:
 		return true, 0
 	case p.flying >= smallFlight:
 		return false, 0
 	case p.cfg.linger == 0:
 		return true, 0
 	}
-	left := p.cfg.linger - time.Since(p.cur.since)
+	left := p.cfg.linger - time.Since(k.since)
 	return left <= 0, left
 }
 
@@ -139,6 +142,7 @@ func (p *Producer) send(cn *conn) {
 		return
 	}
 	p.seal(k)
+	p.topic.Bands = uint32(k.bands)
 	_, err := cn.start(p.ctx, wire.TypeProduceRequest, p.topic, k.payload, k)
 	if err == nil {
 		return
@@ -187,8 +191,10 @@ func (p *Producer) launch() *pack {
 	}
 	k := p.grounded()
 	if k == nil {
-		if len(p.ready) == 0 && p.cur.records > 0 {
-			p.turn()
+		if len(p.ready) == 0 {
+			if lane, k := p.oldest(); k != nil {
+				p.turn(lane)
+			}
 		}
 		if len(p.ready) == 0 {
 			return nil
@@ -198,7 +204,7 @@ func (p *Producer) launch() *pack {
 		p.ready = p.ready[1:]
 		p.flight = append(p.flight, k)
 	}
-	k.state, k.refusal = flying, nil
+	k.state, k.refusal, k.bands = flying, nil, len(p.lanes)
 	p.flying++
 	return k
 }

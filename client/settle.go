@@ -1,6 +1,10 @@
 package client
 
-import "github.com/quirelog/quire/status"
+import (
+	"slices"
+
+	"github.com/quirelog/quire/status"
+)
 
 // ground takes a batch back that was refused for now, or whose connection
 // broke, to send it again. It is false if that is not allowed. The batch keeps
@@ -35,18 +39,15 @@ func (p *Producer) regrouping() bool {
 }
 
 // regroup is called when all batches have landed. A batch that was refused
-// while a later one may have been written cannot be sent again without
-// breaking the order: it has failed. Of the others it gives the refusal, if
-// there is one. The caller holds the lock.
+// while a later one with the same keys may have been written cannot be sent
+// again without breaking their order: it has failed. Of the others it gives the
+// refusal, if there is one. The caller holds the lock.
 func (p *Producer) regroup() (refusal error) {
 	p.returned = false
-	later := false
-	for i := len(p.flight) - 1; i >= 0; i-- {
-		switch k := p.flight[i]; {
-		case k.state == settled:
-			later = later || k.err == nil || status.CodeOf(k.err) == status.Unknown
-		case k.refusal == nil:
-		case later:
+	for i, k := range p.flight {
+		switch {
+		case k.state == settled || k.refusal == nil:
+		case slices.ContainsFunc(p.flight[i+1:], k.overtakenBy):
 			k.settle(k.refusal)
 			signal(p.settledAny)
 		default:
@@ -54,6 +55,15 @@ func (p *Producer) regroup() (refusal error) {
 		}
 	}
 	return refusal
+}
+
+// overtakenBy says whether a later pack that may have keys of k may have been
+// written.
+func (k *pack) overtakenBy(later *pack) bool {
+	if _, both := k.band.Intersect(later.band); !both || later.state != settled {
+		return false
+	}
+	return later.err == nil || status.CodeOf(later.err) == status.Unknown
 }
 
 // settle notes the outcome of a batch in flight; the first one stays.
@@ -78,9 +88,7 @@ func (p *Producer) settle(k *pack, err error) {
 func (p *Producer) giveUp(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cur.records > 0 {
-		p.turn()
-	}
+	p.turnAll()
 	for _, k := range p.flight {
 		if k.state == grounded {
 			k.settle(err)
@@ -129,33 +137,48 @@ func (p *Producer) complete(stopped <-chan struct{}) {
 	}
 }
 
-// completeFirst runs the callbacks of the batch at the front, if it is
-// settled.
+// completeFirst runs the callbacks of the records at the front of the order that
+// are in one pack, if it is settled.
 func (p *Producer) completeFirst() bool {
 	p.mu.Lock()
-	if len(p.flight) == 0 || p.flight[0].state != settled {
+	if len(p.order) == 0 || p.order[0].k.state != settled {
 		p.mu.Unlock()
 		return false
 	}
-	k := p.flight[0]
-	p.flight[0] = nil
-	p.flight = p.flight[1:]
+	k, n := p.order[0].k, p.order[0].n
+	whole := k.completed+n == k.records
+	p.order[0] = span{}
+	p.order = p.order[1:]
 	p.mu.Unlock()
 
-	for _, done := range k.dones {
-		done(k.err)
+	for _, done := range k.dones[min(k.completed, len(k.dones)):min(k.completed+n, len(k.dones))] {
+		if done != nil {
+			done(k.err)
+		}
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.completed = k.last
-	p.buffered -= k.bytes
+	k.completed += n
+	p.completed += uint64(n)
 	if k.err != nil {
 		if p.failed == 0 {
 			p.first = k.err
 		}
-		p.failed += uint64(k.records)
+		p.failed += uint64(n)
+	}
+	if whole {
+		p.buffered -= k.bytes
+		p.forget(k)
 	}
 	p.wakeWaiters()
 	return true
+}
+
+// forget takes a pack that is completed out of flight. The caller holds the
+// lock.
+func (p *Producer) forget(k *pack) {
+	if i := slices.Index(p.flight, k); i >= 0 {
+		p.flight = slices.Delete(p.flight, i, i+1)
+	}
 }

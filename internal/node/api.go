@@ -14,11 +14,17 @@ type ProduceRequest struct {
 	// Batch is one encoded batch. It belongs to the broker from the call on,
 	// also when the call fails.
 	Batch []byte
+	// Bands is into how many bands the client cuts its batches; 0 wants no hints.
+	Bands int
 }
 
 // ProduceResult is the answer to an append that was made.
 type ProduceResult struct {
 	AppendTime ident.Timestamp
+	// Cuts are hints: where to cut later batches, if Bands was another number or
+	// the batch went over a cut. Each is the first position after a cut; a lone 0
+	// says that there are none.
+	Cuts []ident.Position
 }
 
 // Start says where a reading begins. The zero value is the start of the topic.

@@ -107,6 +107,12 @@ func (b *Broker) Produce(req ProduceRequest, done func(ProduceResult, error)) {
 		return
 	}
 	p.records = int(h.Count)
+	if cuts := state.hint(req.Bands, p.span); cuts != nil {
+		p.done = func(res ProduceResult, err error) {
+			res.Cuts = cuts
+			done(res, err)
+		}
+	}
 	t.append(p)
 }
 

@@ -77,13 +77,24 @@ func (s *topicState) route(t *topic, p *pending) ([]part, error) {
 		return nil, invalidBatch(err)
 	}
 	if h.HasProducer {
-		moved := &keyspace.Moved{}
-		for _, r := range s.leaves[1:] {
-			moved.Cuts = append(moved.Cuts, r.band.First)
-		}
+		moved := &keyspace.Moved{Cuts: s.cuts}
 		return nil, status.New(status.RangeMoved, "the batch has keys that are kept apart now: %w", moved)
 	}
 	return s.cut(p, &h)
+}
+
+// hint says where a client that cuts into so many bands is to cut, if that is
+// not as it does.
+func (s *topicState) hint(bands int, span keyspace.Band) []ident.Position {
+	switch {
+	case bands == 0:
+		return nil
+	case bands != len(s.leaves):
+		return s.cuts
+	case len(s.leaves) > 1 && span.Valid() && !s.leaf(span.First).band.Contains(span.Last):
+		return s.cuts
+	}
+	return nil
 }
 
 // cut makes a batch for each leaf that has keys of p. Records without a key

@@ -38,6 +38,9 @@ type topicState struct {
 	graph lineage.Graph
 	// leaves are the ranges that take appends, in the order of their bands.
 	leaves []*rng
+	// cuts are where the leaves begin, but for the first; a lone 0 if there is
+	// one.
+	cuts []ident.Position
 }
 
 func newTopic(b *Broker, info *catalog.Topic) *topic {
@@ -61,6 +64,12 @@ func (t *topic) stateOf(info *catalog.Topic, before []*rng) *topicState {
 		}
 	}
 	slices.SortFunc(s.leaves, func(a, b *rng) int { return cmp.Compare(a.band.First, b.band.First) })
+	for _, r := range s.leaves[1:] {
+		s.cuts = append(s.cuts, r.band.First)
+	}
+	if s.cuts == nil {
+		s.cuts = []ident.Position{0}
+	}
 	return s
 }
 

@@ -168,7 +168,7 @@ func (c *conn) produce(f wire.Frame, held int64) error {
 		return err
 	}
 	id := f.ID
-	req := node.ProduceRequest{Topic: m.Topic, Batch: f.Payload}
+	req := node.ProduceRequest{Topic: m.Topic, Batch: f.Payload, Bands: int(m.Bands)}
 	c.srv.producing.Add(1)
 	c.srv.broker.Produce(req, func(res node.ProduceResult, err error) {
 		alone := c.srv.producing.Add(-1) == 0
@@ -177,7 +177,11 @@ func (c *conn) produce(f wire.Frame, held int64) error {
 			c.fail(wire.TypeProduceRequest, id, err)
 			return
 		}
-		c.acknowledge(id, &quirev1.ProduceResponse{AppendTimeUs: int64(res.AppendTime)}, alone)
+		m := &quirev1.ProduceResponse{AppendTimeUs: int64(res.AppendTime)}
+		for _, p := range res.Cuts {
+			m.Cuts = append(m.Cuts, uint64(p))
+		}
+		c.acknowledge(id, m, alone)
 	})
 	return nil
 }

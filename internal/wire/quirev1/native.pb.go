@@ -1337,8 +1337,11 @@ func (*MergeTopicResponse) Descriptor() ([]byte, []int) {
 
 // ProduceRequest is followed by one batch.
 type ProduceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Topic string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	// Into how many bands the client cuts what it writes to the topic; 0 if it
+	// wants no hints. The broker takes batches that are cut otherwise.
+	Bands         uint32 `protobuf:"varint,2,opt,name=bands,proto3" json:"bands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1380,9 +1383,20 @@ func (x *ProduceRequest) GetTopic() string {
 	return ""
 }
 
+func (x *ProduceRequest) GetBands() uint32 {
+	if x != nil {
+		return x.Bands
+	}
+	return 0
+}
+
 type ProduceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AppendTimeUs  int64                  `protobuf:"varint,1,opt,name=append_time_us,json=appendTimeUs,proto3" json:"append_time_us,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AppendTimeUs int64                  `protobuf:"varint,1,opt,name=append_time_us,json=appendTimeUs,proto3" json:"append_time_us,omitempty"`
+	// Where to cut from now on, by the xxh3_64 of the keys, if bands was another
+	// number or the batch went over a cut: the lowest value after each cut, or a
+	// lone 0 for none. They are hints.
+	Cuts          []uint64 `protobuf:"fixed64,2,rep,packed,name=cuts,proto3" json:"cuts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1422,6 +1436,13 @@ func (x *ProduceResponse) GetAppendTimeUs() int64 {
 		return x.AppendTimeUs
 	}
 	return 0
+}
+
+func (x *ProduceResponse) GetCuts() []uint64 {
+	if x != nil {
+		return x.Cuts
+	}
+	return nil
 }
 
 // Start says where a reading begins.
@@ -2178,11 +2199,13 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x12SplitTopicResponse\"'\n" +
 	"\x11MergeTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
-	"\x12MergeTopicResponse\"&\n" +
+	"\x12MergeTopicResponse\"<\n" +
 	"\x0eProduceRequest\x12\x14\n" +
-	"\x05topic\x18\x01 \x01(\tR\x05topic\"7\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
+	"\x05bands\x18\x02 \x01(\rR\x05bands\"K\n" +
 	"\x0fProduceResponse\x12$\n" +
-	"\x0eappend_time_us\x18\x01 \x01(\x03R\fappendTimeUs\"v\n" +
+	"\x0eappend_time_us\x18\x01 \x01(\x03R\fappendTimeUs\x12\x12\n" +
+	"\x04cuts\x18\x02 \x03(\x06R\x04cuts\"v\n" +
 	"\x05Start\x12\x1e\n" +
 	"\tbeginning\x18\x01 \x01(\bH\x00R\tbeginning\x12\x12\n" +
 	"\x03end\x18\x02 \x01(\bH\x00R\x03end\x12\x19\n" +

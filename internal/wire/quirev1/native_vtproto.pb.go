@@ -1153,6 +1153,11 @@ func (m *ProduceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Bands != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Bands))
+		i--
+		dAtA[i] = 0x10
+	}
 	if len(m.Topic) > 0 {
 		i -= len(m.Topic)
 		copy(dAtA[i:], m.Topic)
@@ -1192,6 +1197,15 @@ func (m *ProduceResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Cuts) > 0 {
+		for iNdEx := len(m.Cuts) - 1; iNdEx >= 0; iNdEx-- {
+			i -= 8
+			binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Cuts[iNdEx]))
+		}
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Cuts)*8))
+		i--
+		dAtA[i] = 0x12
 	}
 	if m.AppendTimeUs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AppendTimeUs))
@@ -2212,6 +2226,9 @@ func (m *ProduceRequest) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Bands != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Bands))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2224,6 +2241,9 @@ func (m *ProduceResponse) SizeVT() (n int) {
 	_ = l
 	if m.AppendTimeUs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.AppendTimeUs))
+	}
+	if len(m.Cuts) > 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(len(m.Cuts)*8)) + len(m.Cuts)*8
 	}
 	n += len(m.unknownFields)
 	return n
@@ -5227,6 +5247,25 @@ func (m *ProduceRequest) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Topic = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Bands", wireType)
+			}
+			m.Bands = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Bands |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -5296,6 +5335,58 @@ func (m *ProduceResponse) UnmarshalVT(dAtA []byte) error {
 				if b < 0x80 {
 					break
 				}
+			}
+		case 2:
+			if wireType == 1 {
+				var v uint64
+				if (iNdEx + 8) > l {
+					return io.ErrUnexpectedEOF
+				}
+				v = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+				iNdEx += 8
+				m.Cuts = append(m.Cuts, v)
+			} else if wireType == 2 {
+				var packedLen int
+				for shift := uint(0); ; shift += 7 {
+					if shift >= 64 {
+						return protohelpers.ErrIntOverflow
+					}
+					if iNdEx >= l {
+						return io.ErrUnexpectedEOF
+					}
+					b := dAtA[iNdEx]
+					iNdEx++
+					packedLen |= int(b&0x7F) << shift
+					if b < 0x80 {
+						break
+					}
+				}
+				if packedLen < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				postIndex := iNdEx + packedLen
+				if postIndex < 0 {
+					return protohelpers.ErrInvalidLength
+				}
+				if postIndex > l {
+					return io.ErrUnexpectedEOF
+				}
+				var elementCount int
+				elementCount = packedLen / 8
+				if elementCount != 0 && len(m.Cuts) == 0 {
+					m.Cuts = make([]uint64, 0, elementCount)
+				}
+				for iNdEx < postIndex {
+					var v uint64
+					if (iNdEx + 8) > l {
+						return io.ErrUnexpectedEOF
+					}
+					v = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+					iNdEx += 8
+					m.Cuts = append(m.Cuts, v)
+				}
+			} else {
+				return fmt.Errorf("proto: wrong wireType = %d for field Cuts", wireType)
 			}
 		default:
 			iNdEx = preIndex
