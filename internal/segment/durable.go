@@ -5,29 +5,53 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quirelog/quire/status"
 )
 
-// syncPart makes a part durable by a sync of its own file.
-func (w *writer) syncPart(p *part) error {
-	g := p.seg
-	f, err := w.s.handles.get(g)
+// syncParts makes the direct parts of the round durable by syncs of their own
+// files, several at the same time, and says how many there are.
+func (w *writer) syncParts() (int, error) {
+	n := 0
+	workers := &errgroup.Group{}
+	workers.SetLimit(w.s.cfg.SyncWorkers)
+	for _, p := range w.parts {
+		if p.err != nil || !p.direct {
+			continue
+		}
+		n++
+		if err := w.syncName(p.seg); err != nil {
+			return n, errors.Join(err, workers.Wait())
+		}
+		workers.Go(func() error { return w.s.syncOpen(p.seg, SyncDirect) })
+	}
+	if err := workers.Wait(); err != nil {
+		return n, err
+	}
+	for _, p := range w.parts {
+		switch {
+		case p.err != nil || !p.direct:
+		case p.seal:
+			delete(w.unmarked, p.seg)
+		default:
+			w.unmarked[p.seg] = p.end
+			w.noteUnproven(p.bytes)
+		}
+	}
+	return n, nil
+}
+
+// syncOpen syncs the file of g.
+func (s *Store) syncOpen(g *Segment, kind SyncKind) error {
+	f, err := s.handles.get(g)
 	if err != nil {
 		return err
 	}
-	defer w.s.handles.put(g)
-	if err := w.syncName(g); err != nil {
-		return err
-	}
-	if err := w.s.syncSegment(g, f, SyncDirect); err != nil {
+	defer s.handles.put(g)
+	if err := s.syncSegment(g, f, kind); err != nil {
 		return fmt.Errorf("segment %v: %w", g.meta.ID, err)
 	}
-	if p.seal {
-		delete(w.unmarked, g)
-		return nil
-	}
-	w.unmarked[g] = p.end
-	w.noteUnproven(p.bytes)
 	return nil
 }
 

@@ -119,13 +119,8 @@ func (w *writer) commit() error {
 		return w.abandon(err)
 	}
 	// The files first: an entry of the journal may state what they hold.
-	for _, p := range w.parts {
-		if p.err == nil && p.direct {
-			stats.Direct++
-			if err := w.syncPart(p); err != nil {
-				return w.abandon(err)
-			}
-		}
+	if stats.Direct, err = w.syncParts(); err != nil {
+		return w.abandon(err)
 	}
 	w.addMarks(began)
 	stats.Journal = !w.round.empty()
