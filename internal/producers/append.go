@@ -20,7 +20,7 @@ func (s *State) Accept(h *batch.Producer, records []Record, epoch ident.Epoch, b
 	if p != nil && h.Session < p.session {
 		return fmt.Errorf("%w: session %d of producer %x after %d", ErrLog, h.Session, h.ID, p.session)
 	}
-	entries := s.session(p, h.Session)
+	entries := cut(s.session(p, h.Session), h)
 	j := judgement{entries: entries}
 	if known := j.lookUp(records); known > 0 {
 		return fmt.Errorf("%w: %d records of producer %x from sequence %d are there twice", ErrLog, known, h.ID, h.First)
@@ -34,7 +34,7 @@ func (s *State) Accept(h *batch.Producer, records []Record, epoch ident.Epoch, b
 	if p == nil {
 		s.evict(now)
 	}
-	s.put(h.ID, &producer{h.Session, now, join(next)})
+	s.put(h.ID, &producer{h.Session, now, join(next, h)})
 	return nil
 }
 
@@ -92,6 +92,6 @@ func (s *State) Discard(from ident.Offset) {
 			e.set = encode(e.floor, kept)
 			entries[i] = e
 		}
-		p.entries = join(entries)
+		p.entries = entries
 	}
 }

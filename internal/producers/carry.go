@@ -198,7 +198,8 @@ func (c *carried) item(in *scanner) error {
 	}
 	c.open.entries = append(c.open.entries, e)
 	if c.left == 0 {
-		return c.close()
+		p := c.open
+		c.state.put(c.id, &p)
 	}
 	return nil
 }
@@ -214,17 +215,6 @@ func (c *carried) producer(in *scanner) error {
 	}
 	c.id, c.last, c.some, c.left = batch.ProducerID(id), last, true, more+1
 	c.open = producer{session: session, last: last}
-	return nil
-}
-
-// close takes the open producer into the state.
-func (c *carried) close() error {
-	p := c.open
-	if len(join(p.entries)) != len(p.entries) {
-		return fmt.Errorf("%w: producer %x has entries that are one", ErrCorrupt, c.id)
-	}
-	c.state.put(c.id, &p)
-	c.open = producer{}
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (s *State) Judge(h *batch.Producer, records []Record, now ident.Timestamp) 
 	case p == nil && !s.room(now):
 		return refuse(status.LimitReached, "the range has %d producers, the most that it remembers", MaxProducers)
 	}
-	j := judgement{entries: s.session(p, h.Session)}
+	j := judgement{entries: cut(s.session(p, h.Session), h)}
 	switch known := j.lookUp(records); {
 	case known == len(records):
 		return Verdict{Decision: Duplicate, Results: j.results}

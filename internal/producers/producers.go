@@ -23,6 +23,7 @@ package producers
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,6 +43,9 @@ const (
 	// bytes per producer and band. In flight batches take about six bytes each
 	// and a byte or two for every hole in their sequences.
 	MaxWindow = 64 << 10
+	// MaxEntries is how many entries a producer may have for a floor to cut one.
+	// Merges may bring together more.
+	MaxEntries = 16
 )
 
 // ErrLog is wrapped by errors about a log that cannot have been written by
@@ -130,12 +134,37 @@ func find(entries []entry, at ident.Position) int {
 	return i
 }
 
-// floorAfter is e's floor once h is appended: a floor counts for the bands that
-// it speaks for as a whole. Taking it for parts would let a client cut entries
-// as often as it likes. An entry left of a merge takes the floors of its own
-// band, so that a client which has not heard of the merge keeps its order.
+// cut gives entries in which the band of h begins and ends at the border of one,
+// so that its floor finds the entries it speaks for. Only a client that has not
+// taken a merge over into its bands needs it: it settles first what is
+// outstanding, and can only do so by the floors of the bands it knows. A cut is
+// as sound as a split. Beyond MaxEntries there is none, and the floor counts
+// only for the entries that lie in its band.
+func cut(entries []entry, h *batch.Producer) []entry {
+	pieces := make([]entry, 0, len(entries)+2)
+	for i, e := range entries {
+		part, some := e.band.Intersect(h.Band)
+		if !some || part == e.band || h.Floor <= e.floor || len(pieces)+len(entries)-i+2 > MaxEntries {
+			pieces = append(pieces, e)
+			continue
+		}
+		bands := append(e.band.Without(part), part)
+		slices.SortFunc(bands, func(a, b keyspace.Band) int { return cmp.Compare(a.First, b.First) })
+		for _, b := range bands {
+			pieces = append(pieces, entry{b, e.floor, e.set})
+		}
+	}
+	return pieces
+}
+
+// speaksFor says whether the floor of h is one of e's band.
+func speaksFor(h *batch.Producer, e *entry) bool {
+	return h.Band.Contains(e.band.First) && h.Band.Contains(e.band.Last)
+}
+
+// floorAfter is e's floor once h is appended.
 func (e *entry) floorAfter(h *batch.Producer) uint64 {
-	if h.Band.Contains(e.band.First) && h.Band.Contains(e.band.Last) {
+	if speaksFor(h, e) {
 		return max(e.floor, h.Floor)
 	}
 	return e.floor
@@ -151,13 +180,14 @@ func (e *entry) raise(floor uint64) {
 
 func (e *entry) runs() []run { return e.set.decode(e.floor) }
 
-// join makes one entry of neighbours with one floor, if the set of both fits.
-// That loses nothing: a sequence has one position, so whichever of the two sets
-// has it, it is in the log, and above the floor no other sequence is known.
-func join(entries []entry) []entry {
+// join makes one entry of neighbours that a floor for both has passed, if their
+// set fits. That loses nothing: a sequence has one position, so whichever of the
+// two sets has it, it is in the log. Without such a floor neighbours stay apart
+// even if they are equal: the client may still speak for each alone.
+func join(entries []entry, h *batch.Producer) []entry {
 	joined := make([]entry, 0, len(entries))
 	for _, e := range entries {
-		if n := len(joined); n > 0 && joined[n-1].floor == e.floor {
+		if n := len(joined); n > 0 && joined[n-1].floor == e.floor && speaksFor(h, &joined[n-1]) && speaksFor(h, &e) {
 			l := &joined[n-1]
 			both := l.set
 			if !bytes.Equal(l.set, e.set) {

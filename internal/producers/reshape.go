@@ -2,6 +2,7 @@ package producers
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
@@ -30,7 +31,7 @@ func (s *State) child(id ident.RangeID, band keyspace.Band) *State {
 				entries = append(entries, e)
 			}
 		}
-		c.put(producerID, &producer{p.session, p.last, join(entries)})
+		c.put(producerID, &producer{p.session, p.last, entries})
 	}
 	return c
 }
@@ -71,12 +72,6 @@ func (m *State) merge(id batch.ProducerID, lower, upper *State, now ident.Timest
 	if l == nil && u == nil {
 		return
 	}
-	both := append(lower.sideOf(l, p.session), upper.sideOf(u, p.session)...)
-	p.entries = join(both)
+	p.entries = slices.Concat(lower.session(l, p.session), upper.session(u, p.session))
 	m.put(id, &p)
-}
-
-// sideOf gives a copy of the entries that p has for a session.
-func (s *State) sideOf(p *producer, session uint64) []entry {
-	return append([]entry(nil), s.session(p, session)...)
 }
