@@ -5,6 +5,7 @@ import (
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/keyspace"
 )
 
 // Accept takes a batch into the state that was appended with its first record
@@ -20,21 +21,21 @@ func (s *State) Accept(h *batch.Producer, records []Record, epoch ident.Epoch, b
 	if p != nil && h.Session < p.session {
 		return fmt.Errorf("%w: session %d of producer %x after %d", ErrLog, h.Session, h.ID, p.session)
 	}
-	entries := cut(s.session(p, h.Session), h)
-	j := judgement{entries: entries}
+	j := judgement{entries: s.session(p, h.Session)}
 	if known := j.lookUp(records); known > 0 {
 		return fmt.Errorf("%w: %d records of producer %x from sequence %d are there twice", ErrLog, known, h.ID, h.First)
 	}
-	place := Place{s.id, epoch, base, now}
-	next := make([]entry, len(entries))
+	entries := s.next(p, h)
 	for i := range entries {
-		next[i] = entries[i]
-		next[i].add(h, runsIn(entries, i, records, place))
+		e := &entries[i]
+		if runs := runsIn(e.band, records, Place{s.id, epoch, base, now}); len(runs) > 0 {
+			e.set = encode(e.floor, union(e.runs(), runs))
+		}
 	}
 	if p == nil {
 		s.evict(now)
 	}
-	s.put(h.ID, &producer{h.Session, now, join(next, h)})
+	s.put(h.ID, &producer{h.Session, now, entries})
 	return nil
 }
 
@@ -43,20 +44,12 @@ func (s *State) put(id batch.ProducerID, p *producer) {
 	s.soonest = min(s.soonest, expiry(id, p.last))
 }
 
-// add takes runs of a batch into e, with the batch's floor.
-func (e *entry) add(h *batch.Producer, runs []run) {
-	e.raise(e.floorAfter(h))
-	if len(runs) > 0 {
-		e.set = encode(e.floor, union(e.runs(), runs))
-	}
-}
-
-// runsIn are the records of a batch that lie in entry i, if the first record of
+// runsIn are the records of a batch that lie in a band, if the first record of
 // the batch stands at place.
-func runsIn(entries []entry, i int, records []Record, place Place) []run {
+func runsIn(band keyspace.Band, records []Record, place Place) []run {
 	var runs []run
 	for n, r := range records {
-		if !entries[i].band.Contains(r.Position) {
+		if !band.Contains(r.Position) {
 			continue
 		}
 		next := run{r.Sequence, 1, place}

@@ -112,11 +112,16 @@ func (c *client) refresh(w *world) {
 	c.view = view
 }
 
-// send encodes open records n of them from the i-th on, of one band and, as far
-// as the client can tell, of one range.
+// send encodes at most n open records of a band, from the i-th on. A batch does
+// not reach across a sequence that was abandoned above the floor.
 func (c *client) send(t *rapid.T, band keyspace.Band, i, n int) packet {
 	open := c.open(band)
 	open = open[i:min(i+n, len(open))]
+	for k := 1; k < len(open); k++ {
+		if c.prev(band, open[k].Sequence) > open[k-1].Sequence {
+			open = open[:k]
+		}
+	}
 	p := packet{h: batch.Producer{
 		ID: c.id, Session: c.session, First: open[0].Sequence, Band: band,
 		Floor: c.floor(band), Prev: c.prev(band, open[0].Sequence),

@@ -60,7 +60,8 @@ func refuse(code status.Code, format string, args ...any) Verdict {
 //   - invalid_argument: the fields or the records contradict each other
 //   - producer_fenced: a newer session of the producer has appended
 //   - partial_duplicate: only some records are in the log; the results say which
-//   - window_full: too much above the floor is in the log (MaxWindow)
+//   - window_full: too much above the floor is in the log (MaxWindow), or the
+//     bands of the producer's batches differ too much (MaxEntries)
 //   - out_of_order: an earlier record that may still come is not in the log
 //   - limit_reached: the range has too many other producers (MaxProducers)
 func (s *State) Judge(h *batch.Producer, records []Record, now ident.Timestamp) Verdict {
@@ -75,7 +76,7 @@ func (s *State) Judge(h *batch.Producer, records []Record, now ident.Timestamp) 
 	case p == nil && !s.room(now):
 		return refuse(status.LimitReached, "the range has %d producers, the most that it remembers", MaxProducers)
 	}
-	j := judgement{entries: cut(s.session(p, h.Session), h)}
+	j := judgement{entries: s.session(p, h.Session)}
 	switch known := j.lookUp(records); {
 	case known == len(records):
 		return Verdict{Decision: Duplicate, Results: j.results}
@@ -84,7 +85,12 @@ func (s *State) Judge(h *batch.Producer, records []Record, now ident.Timestamp) 
 		v.Results = j.results
 		return v
 	}
-	if size := windowAfter(j.entries, h, records); size > MaxWindow {
+	before := len(j.entries)
+	j = judgement{entries: s.next(p, h)}
+	if n := len(j.entries); n > before && n > MaxEntries {
+		return refuse(status.WindowFull, "the producer would have %d bands with a floor of their own, at most %d", n, MaxEntries)
+	}
+	if size := j.window(records); size > MaxWindow {
 		return refuse(status.WindowFull, "the sequences above %d would take %d bytes, at most %d", h.Floor, size, MaxWindow)
 	}
 	if !j.continues(h) {
@@ -128,35 +134,32 @@ func (j *judgement) lookUp(records []Record) (known int) {
 	return known
 }
 
-// continues says whether prev is in the log or settled. Its position is not
-// known, only that it lies in the band of the batch: so it is settled if it is
-// by each entry of that band, and in the log if any set has it. The batch's own
+// continues says whether the batch follows what may come before it. Prev lies in
+// the band of the batch, its position is not known: so each entry of that band
+// must have it in its set, or a floor that has passed it. That one set has it
+// would not do: in its band prev may have been the first to come, while in
+// another one, before a merge, something earlier is missing. The batch's own
 // floor counts: where nothing before it is unsettled, prev is that floor.
 func (j *judgement) continues(h *batch.Producer) bool {
-	settled := true
 	for i := range j.entries {
-		e := &j.entries[i]
-		if _, concerns := e.band.Intersect(h.Band); concerns && h.Prev > e.floorAfter(h) {
-			settled = false
-		}
-		if _, ok := search(j.runs(i), h.Prev); ok {
-			return true
+		if e := &j.entries[i]; e.inside(h) && h.Prev > e.floor {
+			if _, ok := search(j.runs(i), h.Prev); !ok {
+				return false
+			}
 		}
 	}
-	return settled
+	return true
 }
 
 // farAway is a place that differs from all others in every field, and by much.
 var farAway = Place{Range: 1 << 62, Epoch: 1 << 62, Offset: 1 << 62, AppendTime: -1 << 62}
 
-// windowAfter is at least the size of the largest set once the batch is
-// appended, wherever that will be.
-func windowAfter(entries []entry, h *batch.Producer, records []Record) (size int) {
-	for i := range entries {
-		e := entries[i]
-		if runs := runsIn(entries, i, records, farAway); len(runs) > 0 {
-			e.add(h, runs)
-			size = max(size, len(e.set))
+// window is at least the size of the largest set once the records are appended,
+// wherever that will be.
+func (j *judgement) window(records []Record) (size int) {
+	for i := range j.entries {
+		if runs := runsIn(j.entries[i].band, records, farAway); len(runs) > 0 {
+			size = max(size, len(encode(j.entries[i].floor, union(j.runs(i), runs))))
 		}
 	}
 	return size

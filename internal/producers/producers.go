@@ -14,11 +14,11 @@
 // client. What always holds: a sequence is in S exactly if its record is in the
 // log and F has not passed it.
 //
-// Order rests on prev: of the sequences of a band that the client may still
-// send, a record follows the one before it. For that a client counts as
-// unsettled in prev also what it has abandoned, until a floor passes it: an
-// abandoned sequence above the floor that is still on its way is new to the
-// range (TestAbandonedAboveTheFloorNeedsPrev).
+// Order rests on prev: a record follows the one before it of those of its band
+// that may still come. These are more than the client still sends: what it has
+// abandoned above the floor may be on its way, and is new to the range. So a
+// client counts it as unsettled in prev until a floor passes it, and no batch
+// reaches across it (TestAbandonedAboveTheFloorNeedsPrev).
 package producers
 
 import (
@@ -43,7 +43,7 @@ const (
 	// bytes per producer and band. In flight batches take about six bytes each
 	// and a byte or two for every hole in their sequences.
 	MaxWindow = 64 << 10
-	// MaxEntries is how many entries a producer may have for a floor to cut one.
+	// MaxEntries is how many entries a producer may have for a batch to cut one.
 	// Merges may bring together more.
 	MaxEntries = 16
 )
@@ -134,17 +134,17 @@ func find(entries []entry, at ident.Position) int {
 	return i
 }
 
-// cut gives entries in which the band of h begins and ends at the border of one,
-// so that its floor finds the entries it speaks for. Only a client that has not
-// taken a merge over into its bands needs it: it settles first what is
-// outstanding, and can only do so by the floors of the bands it knows. A cut is
-// as sound as a split. Beyond MaxEntries there is none, and the floor counts
-// only for the entries that lie in its band.
+// cut gives entries of which each lies inside or outside of the band of h. Only
+// a client that has not taken a merge over into its bands needs it: it first
+// settles what is outstanding, by the floors and in the order of the bands it
+// knows. A cut is as sound as a split. Without it the set of an entry could have
+// a sequence that does not follow all those before it in the entry's band, and
+// continues would be wrong.
 func cut(entries []entry, h *batch.Producer) []entry {
 	pieces := make([]entry, 0, len(entries)+2)
-	for i, e := range entries {
+	for _, e := range entries {
 		part, some := e.band.Intersect(h.Band)
-		if !some || part == e.band || h.Floor <= e.floor || len(pieces)+len(entries)-i+2 > MaxEntries {
+		if !some || part == e.band {
 			pieces = append(pieces, e)
 			continue
 		}
@@ -157,14 +157,12 @@ func cut(entries []entry, h *batch.Producer) []entry {
 	return pieces
 }
 
-// speaksFor says whether the floor of h is one of e's band.
-func speaksFor(h *batch.Producer, e *entry) bool {
-	return h.Band.Contains(e.band.First) && h.Band.Contains(e.band.Last)
-}
+// inside says whether e lies in the band of h, outside of which e lies else.
+func (e *entry) inside(h *batch.Producer) bool { return h.Band.Contains(e.band.First) }
 
 // floorAfter is e's floor once h is appended.
 func (e *entry) floorAfter(h *batch.Producer) uint64 {
-	if speaksFor(h, e) {
+	if e.inside(h) {
 		return max(e.floor, h.Floor)
 	}
 	return e.floor
@@ -180,27 +178,32 @@ func (e *entry) raise(floor uint64) {
 
 func (e *entry) runs() []run { return e.set.decode(e.floor) }
 
-// join makes one entry of neighbours that a floor for both has passed, if their
-// set fits. That loses nothing: a sequence has one position, so whichever of the
-// two sets has it, it is in the log. Without such a floor neighbours stay apart
-// even if they are equal: the client may still speak for each alone.
+// join makes one entry of equal neighbours in the band of h. This is how the
+// entries of a merge end: a client that speaks for the merged band has settled
+// all that was outstanding, so its floor empties both sets. Sets that differ
+// stay apart, even above one floor: that of the one says nothing about what came
+// before in the band of the other.
 func join(entries []entry, h *batch.Producer) []entry {
 	joined := make([]entry, 0, len(entries))
 	for _, e := range entries {
-		if n := len(joined); n > 0 && joined[n-1].floor == e.floor && speaksFor(h, &joined[n-1]) && speaksFor(h, &e) {
-			l := &joined[n-1]
-			both := l.set
-			if !bytes.Equal(l.set, e.set) {
-				both = encode(e.floor, union(l.runs(), e.runs()))
-			}
-			if len(both) <= MaxWindow {
-				*l = entry{keyspace.Band{First: l.band.First, Last: e.band.Last}, e.floor, both}
-				continue
-			}
+		if n := len(joined); n > 0 && e.inside(h) && joined[n-1].inside(h) &&
+			joined[n-1].floor == e.floor && bytes.Equal(joined[n-1].set, e.set) {
+			joined[n-1].band.Last = e.band.Last
+			continue
 		}
 		joined = append(joined, e)
 	}
 	return joined
+}
+
+// next are the entries for a batch of h: cut at its band, raised to its floor
+// and joined.
+func (s *State) next(p *producer, h *batch.Producer) []entry {
+	entries := cut(s.session(p, h.Session), h)
+	for i := range entries {
+		entries[i].raise(entries[i].floorAfter(h))
+	}
+	return join(entries, h)
 }
 
 // check says what of a batch cannot be judged, or nil.

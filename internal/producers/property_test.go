@@ -18,15 +18,12 @@ import (
 func TestEachSequenceOnceAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		// send is there twice, and deliver more often, so that there is something
-		// to disturb.
+		// Most of the time clients talk, so that there is something to disturb.
 		t.Repeat(map[string]func(*rapid.T){
-			"send": w.send, "send again": w.send,
-			"deliver": w.deliverOne, "deliver one": w.deliverOne, "deliver more": w.deliverOne,
+			"talk": w.talk, "talk more": w.talk, "talk on": w.talk, "talk again": w.talk,
 			"drop": w.drop, "commit": w.commit, "discard": w.discard,
 			"split": w.split, "merge": w.merge, "restart": w.restartOne, "roll": w.rollOne,
-			"refresh": w.refreshOne, "abandon": w.abandon, "session": w.newSession,
-			"close": w.close, "wait": w.wait,
+			"refresh": w.refreshOne, "abandon": w.abandon, "begin anew": w.beginAnew,
 			"": w.check,
 		})
 		w.quiesce()
@@ -36,18 +33,27 @@ func TestEachSequenceOnceAndInOrder(t *testing.T) {
 func (w *world) anyClient() *client { return rapid.SampledFrom(w.clients).Draw(w.t, "client") }
 func (w *world) anyLeaf() *leaf     { return rapid.SampledFrom(w.leaves).Draw(w.t, "leaf") }
 
-// send sends new records and some that were sent before.
-func (w *world) send(t *rapid.T) {
+// talk lets a client send a few times, with deliveries in between.
+func (w *world) talk(t *rapid.T) {
 	c := w.anyClient()
+	for range rapid.IntRange(1, 6).Draw(t, "talk") {
+		w.send(t, c)
+		for range rapid.IntRange(0, 2).Draw(t, "deliver") {
+			w.deliverOne(t)
+		}
+	}
+}
+
+// send sends new records and some that were sent before.
+func (w *world) send(t *rapid.T, c *client) {
 	for range rapid.IntRange(0, 3).Draw(t, "new") {
 		c.produce(t)
 	}
 	band := rapid.SampledFrom(c.view).Draw(t, "band")
 	open := len(c.open(band))
 	if open == 0 {
-		t.Skip("nothing to send")
+		return
 	}
-	// Mostly what is sent is the oldest or the newest.
 	i := rapid.SampledFrom([]int{0, open / 2, open - 1}).Draw(t, "from")
 	w.packets = append(w.packets, c.send(t, band, i, rapid.IntRange(1, 4).Draw(t, "records")))
 }
@@ -55,9 +61,12 @@ func (w *world) send(t *rapid.T) {
 // deliverOne delivers any packet, which may stay on its way besides.
 func (w *world) deliverOne(t *rapid.T) {
 	if len(w.packets) == 0 {
-		t.Skip("no packet")
+		return
 	}
 	i := rapid.IntRange(0, len(w.packets)-1).Draw(t, "packet")
+	if rapid.Bool().Draw(t, "newest") {
+		i = len(w.packets) - 1
+	}
 	p := w.packets[i]
 	if rapid.IntRange(0, 2).Draw(t, "once") > 0 {
 		w.packets = slices.Delete(w.packets, i, i+1)
@@ -145,6 +154,18 @@ func (w *world) abandon(t *rapid.T) {
 	}
 }
 
+// beginAnew is what a client or a day does now and then.
+func (w *world) beginAnew(t *rapid.T) {
+	switch rapid.IntRange(0, 8).Draw(t, "what") {
+	case 0, 1, 2:
+		w.newSession(t)
+	case 3:
+		w.close(t)
+	case 4, 5:
+		w.wait(t)
+	}
+}
+
 func (w *world) newSession(t *rapid.T) { w.anyClient().renew(rapid.Bool().Draw(t, "continued")) }
 
 // close closes the issued producer everywhere. Its client begins another
@@ -171,11 +192,12 @@ func (w *world) close(t *rapid.T) {
 	c.renew(true)
 }
 
-// wait lets producers expire. Clients stop to retry an hour after the last use,
-// so nothing that old is on its way.
+// wait lets producers expire. Clients retry for at most an hour, so nothing that
+// is older is on its way.
 func (w *world) wait(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{30 * time.Minute, 3 * time.Hour, 8 * 24 * time.Hour}).Draw(t, "wait")
-	if d > time.Hour {
+	if w.waited += d; w.waited > time.Hour {
+		w.waited = 0
 		w.packets = nil
 		for _, c := range w.clients {
 			c.giveUp()

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
+	"github.com/quirelog/quire/status"
 )
 
 // world is a topic with its clients, and with a plain list of everything that
@@ -22,6 +24,8 @@ type world struct {
 	facts   []fact
 	clients []*client
 	packets []packet
+	// waited is for how long at most what is on its way has been there.
+	waited time.Duration
 }
 
 // fact is a record in the log.
@@ -72,6 +76,7 @@ func newWorld(t *rapid.T) *world {
 
 // add makes a leaf of a state, with the state at the head of its log.
 func (w *world) add(s *State) {
+	w.t.Logf("%v has %v", w.next, s.band)
 	w.next++
 	l := &leaf{id: s.id, band: s.band, state: s}
 	w.leaves = append(w.leaves, l)
@@ -121,6 +126,7 @@ func (w *world) roll(l *leaf) {
 
 // restart folds a leaf's state from its log.
 func (w *world) restart(l *leaf) {
+	w.t.Logf("%v is folded", l.id)
 	s := New(l.id, l.band)
 	for _, b := range l.log {
 		if err := s.Fold(b); err != nil {
@@ -150,6 +156,7 @@ func (w *world) commitTo(l *leaf, at ident.Offset) {
 // cut takes uncommitted batches out of a leaf's log.
 func (w *world) cut(l *leaf, at int) {
 	from := l.bases[at]
+	w.t.Logf("%v loses what is at %d and behind", l.id, from)
 	l.state.Discard(from)
 	l.log, l.bases, l.end = l.log[:at], l.bases[:at], from
 	l.waiting = slices.DeleteFunc(l.waiting, func(a answer) bool { return a.at > from })
@@ -184,29 +191,35 @@ func (w *world) deliver(p packet) {
 		}
 	}
 	v := l.state.Judge(&p.h, p.records, w.now)
+	w.t.Logf("%x/%d to %v: %v, floor %d, prev %d, band %v: %s",
+		p.h.ID[:1], p.h.Session, l.id, p.records, p.h.Floor, p.h.Prev, p.h.Band, v.word())
 	w.checkResults(&p, &v)
-	switch v.word() {
+	switch status.CodeOf(errorOf(&v)) {
 	default:
-		w.t.Fatalf("producer %x, session %d, sequence %d: %v", p.h.ID[:1], p.h.Session, p.h.First, v.Err)
-	case "append":
-		w.append(l, &p)
-	case "producer_fenced":
-		if !slices.ContainsFunc(w.facts, func(f fact) bool { return f.id == p.h.ID && f.session > p.h.Session }) && c.session <= p.h.Session {
-			w.t.Fatalf("session %d is fenced by none", p.h.Session)
-		}
-		return
-	case "out_of_order":
-		c.refresh(w)
-		return
-	case v.word():
-		if v.Decision == Refuse {
-			w.acknowledge(l, &p, v.Results)
+		w.t.Fatal(v.Err)
+	case "":
+		if v.Decision == Append {
+			w.append(l, &p)
+			l.waiting = append(l.waiting, answer{l.end, p.h.ID, p.h.Session, p.records})
 			return
 		}
 		w.acknowledge(l, &p, v.Results)
-		return
+	case status.PartialDuplicate:
+		w.acknowledge(l, &p, v.Results)
+	case status.ProducerFenced:
+		if c.session <= p.h.Session {
+			w.t.Fatalf("session %d is fenced by none", p.h.Session)
+		}
+	case status.OutOfOrder:
+		c.refresh(w)
 	}
-	l.waiting = append(l.waiting, answer{l.end, p.h.ID, p.h.Session, p.records})
+}
+
+func errorOf(v *Verdict) error {
+	if v.Err == nil {
+		return nil
+	}
+	return v.Err
 }
 
 // acknowledge tells the client of the records that are in the log.
