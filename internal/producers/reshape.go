@@ -60,7 +60,7 @@ func Merge(lower, upper *State, id ident.RangeID, now ident.Timestamp) (*State, 
 }
 
 // merge takes a producer of either side into m, unless it has expired.
-func (m *State) merge(id batch.ProducerID, lower, upper *State, now ident.Timestamp) {
+func (s *State) merge(id batch.ProducerID, lower, upper *State, now ident.Timestamp) {
 	l, u := lower.live(id, now), upper.live(id, now)
 	var p producer
 	for _, side := range []*producer{l, u} {
@@ -73,5 +73,5 @@ func (m *State) merge(id batch.ProducerID, lower, upper *State, now ident.Timest
 		return
 	}
 	p.entries = slices.Concat(lower.session(l, p.session), upper.session(u, p.session))
-	m.put(id, &p)
+	s.put(id, &p)
 }

@@ -78,6 +78,19 @@ func TestFloorOfTheMergedBandEndsItsEntries(t *testing.T) {
 	m.want("append", header(5, 2, 4), lows(5))
 }
 
+// TestSetsThatDifferStayApart: a batch from before the split speaks for both
+// bands, and its floor passes nothing.
+func TestSetsThatDifferStayApart(t *testing.T) {
+	a, b := newLog(t, New(1, keyspace.Full())).split()
+	a.want("append", in(low, header(1, 0, 0)), lows(1))
+	b.want("append", in(high, header(2, 0, 0)), highs(2))
+	m := merged(a, b)
+	m.want("append", header(3, 0, 0), lows(3))
+	m.want("duplicate [r3/0]", in(high, header(2, 0, 0)), highs(2))
+	m.want("duplicate [r2/0 r9/0]", in(low, header(1, 0, 0)), lows(1, 3))
+	m.want("out_of_order", header(4, 0, 2), lows(4))
+}
+
 // TestClientThatKeepsToTheFormerBandsGoesOn: what it abandoned is passed by the
 // floor of a band that is no range's any more, and in a range that has not
 // heard of the producer.
