@@ -132,8 +132,8 @@ func (w *world) merge(t *rapid.T) {
 
 func (w *world) restartOne(*rapid.T) { w.restart(w.anyLeaf()) }
 
-// rollOne begins a new segment, perhaps after a primary that died before it had
-// carried all of the state.
+// rollOne begins a new segment, perhaps under a primary that has just folded the
+// one before.
 func (w *world) rollOne(t *rapid.T) {
 	l := w.anyLeaf()
 	w.settleTail(l)
