@@ -41,6 +41,10 @@ const (
 	SlowConsumer      Code = "slow_consumer"
 	LimitReached      Code = "limit_reached"
 	ConditionFailed   Code = "condition_failed"
+	ProducerFenced    Code = "producer_fenced"
+	PartialDuplicate  Code = "partial_duplicate"
+	OutOfOrder        Code = "out_of_order"
+	WindowFull        Code = "window_full"
 	ProtocolViolation Code = "protocol_violation"
 	FrameTooLarge     Code = "frame_too_large"
 	VersionMismatch   Code = "version_unsupported"
@@ -107,6 +111,10 @@ var table = []Row{
 	{SlowConsumer, true, No, 1, "the subscriber was too slow and asked to be disconnected then", "subscribe again from the last cursor"},
 	{LimitReached, true, No, 5, "a limit is reached", "wait, close what is not needed, or raise the limit that the message names"},
 	{ConditionFailed, false, No, 4, "the condition does not hold", "read the present state and decide again"},
+	{ProducerFenced, false, No, 4, "a newer session of this producer has taken over", "stop this one; if it is the one that is meant, begin a new session"},
+	{PartialDuplicate, false, No, 1, "some of the records were appended before", "send again only those that were not"},
+	{OutOfOrder, true, No, 1, "an earlier record of this producer has not arrived", "send that one first, or say that it is settled, and retry"},
+	{WindowFull, true, No, 1, "the producer has too many records beyond those that it has settled", "wait for answers before sending more, or send fewer records at once"},
 	{ProtocolViolation, false, No, 1, "the peer does not speak this protocol", "check that the address is Quire's native port"},
 	{FrameTooLarge, false, No, 1, "a frame is over its limit", "send less at once"},
 	{VersionMismatch, false, No, 1, "the versions of client and broker do not fit", "bring both to versions that overlap"},

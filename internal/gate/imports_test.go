@@ -16,7 +16,7 @@ var importTable = [][]string{
 	{"record", "status", "internal/ident"},
 	{"internal/keyspace", "internal/faultfs", "internal/catalog/catalogpb", "internal/wire/quirev1"},
 	{"internal/batch", "internal/lineage"},
-	{"internal/catalog", "internal/wire", "internal/segment"},
+	{"internal/catalog", "internal/producers", "internal/wire", "internal/segment"},
 	{"internal/control"},
 	{"internal/node"},
 	{"internal/front/native", "internal/front/http", "client"},
