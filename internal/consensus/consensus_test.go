@@ -14,8 +14,8 @@ const seedVariable = "QUIRE_CONSENSUS_SEED"
 
 // seeds and steps of the default run.
 const (
-	seeds = 50
-	steps = 4000
+	seeds = 600
+	steps = 8000
 )
 
 // run is one life of a cluster: faults, then calm. A broken promise is an error.

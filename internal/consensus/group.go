@@ -23,6 +23,7 @@ type group struct {
 	roleChanged bool
 	elapsed     int // ticks without a leader
 	timeout     int // at which a campaign begins
+	jointTicks  int // as a leader with nothing to do but to leave a joint configuration
 
 	handed  uint64 // last index in Ready.Committed, or of a snapshot
 	applied uint64

@@ -151,7 +151,9 @@ func (h *Host) add(id GroupID, s State) (*group, error) {
 		MaxSizePerMsg: uint64(h.cfg.MaxMessageBytes) / 4, MaxInflightMsgs: 64,
 		MaxUncommittedEntriesSize: uint64(h.cfg.MaxInflightBytes) * 2, // ours comes first
 		CheckQuorum:               true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe,
-		Logger: quiet{}, DisableProposalForwarding: true, StepDownOnRemoval: true,
+		Logger: quiet{}, DisableProposalForwarding: true,
+		// A leader that is removed hands over instead; see handOver.
+		StepDownOnRemoval: false,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consensus: group %s: %w", id, err)
@@ -166,9 +168,10 @@ func (h *Host) add(id GroupID, s State) (*group, error) {
 	return g, nil
 }
 
-// Remove forgets a group. Its proposals become Unknown and its reads fail. What
-// is on disk of it may go once this store is no member any more; before that,
-// removing it is losing a disk, and the store may only come back as a new peer.
+// Remove forgets a group. Its proposals become Unknown and its reads fail. A
+// driver calls it, and deletes what is on disk, when a member that leads says that
+// this store is no member any more. Before that, removing it is losing a disk: the
+// others may still count its vote, and the store may only come back as a new peer.
 func (h *Host) Remove(id GroupID) error {
 	g, err := h.find(id)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 // the semantics of raft.MemoryStorage, without its lock, and hands out a
 // snapshot only when it helps the one who asks.
 type entryLog struct {
-	hard      raftpb.HardState
-	state     raftpb.ConfState
-	base      raftpb.Entry // index and term before the first entry
-	entries   []raftpb.Entry
-	bytes     int
-	snapshot  *Snapshot // what the driver offered last
-	wanted    bool      // raft asked for one that is not there
+	hard     raftpb.HardState
+	state    raftpb.ConfState
+	base     raftpb.Entry // index and term before the first entry
+	entries  []raftpb.Entry
+	bytes    int
+	snapshot *Snapshot // what the driver offered last
+	wanted   bool      // raft asked for one that is not there
 	minimum  uint64    // the index of the last change of members that is applied
 }
 

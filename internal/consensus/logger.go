@@ -12,15 +12,15 @@ type quiet struct{}
 
 var _ raft.Logger = quiet{}
 
-func (quiet) Debug(...any)                     {}
-func (quiet) Debugf(string, ...any)            {}
-func (quiet) Info(...any)                      {}
-func (quiet) Infof(string, ...any)             {}
-func (quiet) Warning(...any)                   {}
-func (quiet) Warningf(string, ...any)          {}
-func (quiet) Error(...any)                     {}
-func (quiet) Errorf(string, ...any)            {}
-func (quiet) Fatal(v ...any)                   { panic(fmt.Sprint(v...)) }
-func (quiet) Fatalf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) }
-func (quiet) Panic(v ...any)                   { panic(fmt.Sprint(v...)) }
-func (quiet) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) }
+func (quiet) Debug(...any)                   {}
+func (quiet) Debugf(string, ...any)          {}
+func (quiet) Info(...any)                    {}
+func (quiet) Infof(string, ...any)           {}
+func (quiet) Warning(...any)                 {}
+func (quiet) Warningf(string, ...any)        {}
+func (quiet) Error(...any)                   {}
+func (quiet) Errorf(string, ...any)          {}
+func (quiet) Fatal(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (quiet) Fatalf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
+func (quiet) Panic(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (quiet) Panicf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }

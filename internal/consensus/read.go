@@ -117,4 +117,3 @@ func (g *group) endReads(which func(read) bool) {
 		return true
 	})
 }
-
