@@ -14,7 +14,7 @@ const seedVariable = "QUIRE_CONSENSUS_SEED"
 
 // seeds and steps of the default run.
 const (
-	seeds = 600
+	seeds = 50
 	steps = 8000
 )
 

@@ -19,8 +19,8 @@ func (g *group) tick() {
 		return
 	}
 	// This moves the clock by which a follower tells whether its leader's lease
-	// still holds, and does nothing else.
-	//lint:ignore SA1019 the only door to that clock that does not draw from an unseeded source
+	// still holds, and does nothing else. It is deprecated, and the only door to
+	// that clock which does not campaign by an unseeded source.
 	g.rn.TickQuiesced()
 	if g.elapsed++; g.elapsed >= g.timeout {
 		g.rest()

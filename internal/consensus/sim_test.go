@@ -30,8 +30,7 @@ type counts struct {
 }
 
 type packet struct {
-	m    Message
-	wait int
+	m Message
 }
 
 func newSim(seed uint64) *sim {
@@ -48,7 +47,10 @@ func newSim(seed uint64) *sim {
 		s.groups = append(s.groups, id)
 		voters := slices.Clone(stores)
 		s.rng.Shuffle(len(voters), func(i, j int) { voters[i], voters[j] = voters[j], voters[i] })
-		if s.rng.IntN(3) > 0 {
+		switch s.rng.IntN(4) {
+		case 0:
+			voters = voters[:1] // the others come by changes of members
+		case 1, 2:
 			voters = voters[:3]
 		}
 		s.oracle.found(id, founding(voters))
@@ -58,6 +60,7 @@ func newSim(seed uint64) *sim {
 	}
 	for _, n := range s.nodes {
 		n.process()
+		n.sync() // who loses its founding alone would have to be told again
 	}
 	return s
 }
@@ -69,7 +72,7 @@ func (s *sim) must(err error) {
 }
 
 func (s *sim) newNode() *node {
-	n := &node{sim: s, number: len(s.nodes), disk: map[GroupID]*state{}, machines: map[GroupID]*machine{}}
+	n := &node{sim: s, number: len(s.nodes), disk: map[GroupID]*state{}, machines: map[GroupID]*machine{}, named: map[GroupID]bool{}}
 	n.store = ident.StoreID{0: byte(len(s.nodes) + 1), 15: 1}
 	s.nodes = append(s.nodes, n)
 	n.start()
@@ -282,7 +285,16 @@ func (s *sim) loseDisk() {
 			return
 		}
 	}
-	if n := s.pick(up); n != nil && len(s.nodes) < 12 {
+	redundant := func(n *node) bool {
+		return up(n) && !slices.ContainsFunc(s.groups, func(id GroupID) bool {
+			m := s.oracle.groups[id].members()
+			_, in := m.Find(n.store)
+			// One that a change has named and that is not a member may become one
+			// any time, and the group may lose another meanwhile.
+			return in && len(m.State.Voters) < 3 || !in && n.named[id]
+		})
+	}
+	if n := s.pick(redundant); n != nil && len(s.nodes) < 12 {
 		s.counts.LostDisks++
 		n.crash()
 		n.lost, n.disk = true, nil
@@ -374,6 +386,9 @@ func (s *sim) move() {
 }
 
 func (s *sim) change(n *node, id GroupID, c Change) {
+	for _, v := range slices.Concat(c.Voters, c.Learners) {
+		s.node(v).named[id] = true
+	}
 	t := s.newToken()
 	if err := n.host.ChangeMembers(id, t, c); err == nil {
 		s.waiting[t] = n

@@ -17,8 +17,9 @@ type node struct {
 	sim      *sim
 	number   int
 	store    ident.StoreID
-	host     *Host // nil while it is down
-	lost     bool  // the disk is gone for ever
+	host     *Host            // nil while it is down
+	lost     bool             // the disk is gone for ever
+	named    map[GroupID]bool // some change would make it a member
 	disk     map[GroupID]*state
 	unsynced []unsynced
 	machines map[GroupID]*machine
@@ -268,6 +269,9 @@ func (n *node) answer(a Read) {
 		n.sim.counts.FailedReads++
 		n.reads = slices.Delete(n.reads, i, i+1)
 		return
+	}
+	if g := n.host.groups[a.Group]; g != nil && a.Index > g.handed {
+		panic(fmt.Sprintf("node %d: a read of %d, which is not handed out", n.number, a.Index))
 	}
 	n.reads[i].index = a.Index
 	n.serve()

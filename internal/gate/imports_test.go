@@ -17,7 +17,7 @@ var importTable = [][]string{
 	{"internal/keyspace", "internal/faultfs", "internal/catalog/catalogpb", "internal/wire/quirev1"},
 	{"internal/batch", "internal/lineage"},
 	{"internal/catalog", "internal/wire", "internal/segment"},
-	{"internal/control"},
+	{"internal/consensus", "internal/control"},
 	{"internal/node"},
 	{"internal/front/native", "internal/front/http", "client"},
 	{".", "internal/daemon"},
