@@ -211,3 +211,93 @@ func TestLogEntriesAreReadAsTheyWereWritten(t *testing.T) {
 		}
 	}
 }
+
+// follower is the first of three founders, with nothing left to do.
+func follower(t *testing.T, seed uint64) *Host {
+	t.Helper()
+	h, err := New(Config{Store: ident.StoreID{1}, Random: rand.NewPCG(seed, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Found(1, []ident.StoreID{{1}, {2}, {3}}); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, h)
+	return h
+}
+
+// Later answers in the name of this term have no write of their own.
+func TestANewTermIsSynced(t *testing.T) {
+	h := follower(t, 1)
+	m := Message{From: ident.StoreID{2}, To: ident.StoreID{1}, Heartbeats: []Heartbeat{{Group: 1, From: 2, To: 1, Term: 5}}}
+	if err := h.Step(m); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.Ready(); !r.Sync || len(r.Persist) != 1 || r.Persist[0].Hard.Term != 5 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestMessagesForAnotherPeerAreNotTaken(t *testing.T) {
+	h, err := New(Config{Store: ident.StoreID{1}, Random: rand.NewPCG(1, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Join(1, 5); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, h)
+	for to, strangers := range map[PeerID]int{3: 0, 7: 1} {
+		m := Message{From: ident.StoreID{2}, To: ident.StoreID{1}, Heartbeats: []Heartbeat{{Group: 1, From: 2, To: to, Term: 5}}}
+		if err := h.Step(m); err != nil {
+			t.Fatal(err)
+		}
+		if r := h.Ready(); len(r.Persist) > 0 || len(r.Messages) > 0 || len(r.Strangers) != strangers {
+			t.Errorf("for %d: %+v", to, r)
+		}
+	}
+	// Nor is what one store says as the peer of another.
+	f := follower(t, 1)
+	m := Message{From: ident.StoreID{3}, To: ident.StoreID{1}, Heartbeats: []Heartbeat{{Group: 1, From: 2, To: 1, Term: 5}}}
+	if err := f.Step(m); err != nil || f.HasReady() {
+		t.Errorf("%v, %+v", err, f.Ready())
+	}
+}
+
+func TestContextsOfReadsAreNeverUsedTwice(t *testing.T) {
+	seen := map[string]bool{}
+	for life := range uint64(3) {
+		h := follower(t, life)
+		m := Message{From: ident.StoreID{2}, To: ident.StoreID{1}, Heartbeats: []Heartbeat{{Group: 1, From: 2, To: 1, Term: 5}}}
+		if err := h.Step(m); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := h.ReadIndex(1, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range drain(t, h) {
+			for _, m := range r.Messages {
+				for _, g := range m.Raft {
+					seen[string(g.Message.Entries[0].Data)] = true
+				}
+			}
+		}
+	}
+	if len(seen) != 9 {
+		t.Fatalf("9 reads had %d contexts", len(seen))
+	}
+}
+
+// A snapshot from before its receiver was a member would be thrown away there.
+func TestASnapshotFromBeforeAChangeOfMembersIsNotSent(t *testing.T) {
+	l := &entryLog{minimum: 7, snapshot: &Snapshot{Meta: Meta{Index: 6, Term: 1}}}
+	if _, err := l.Snapshot(); err == nil || !l.wanted {
+		t.Fatal("it is sent")
+	}
+	l.snapshot.Meta.Index = 7
+	if s, err := l.Snapshot(); err != nil || s.Metadata.Index != 7 {
+		t.Fatal(s, err)
+	}
+}

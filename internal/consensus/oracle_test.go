@@ -133,3 +133,20 @@ func (o *oracle) served(n *node, r reading, m *machine) {
 	t.floor = max(t.floor, m.index)
 	o.sim.counts.Reads++
 }
+
+// meta compares what a host says of an index that is applied.
+func (o *oracle) meta(n *node, id GroupID, m Meta) {
+	t := o.groups[id]
+	if e, ok := t.entries[m.Index]; m.Index > 1 && (!ok || e.Term != m.Term) {
+		o.fail(n, id, "index %d is of term %d, not %d", m.Index, e.Term, m.Term)
+	}
+	var want Membership
+	for _, c := range t.configs {
+		if c.index <= m.Index {
+			want = c.membership
+		}
+	}
+	if m.Index > 0 && fmt.Sprint(want) != fmt.Sprint(m.Membership) {
+		o.fail(n, id, "the membership at %d is %v, not %v", m.Index, want, m.Membership)
+	}
+}

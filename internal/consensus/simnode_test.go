@@ -279,14 +279,26 @@ func (n *node) answer(a Read) {
 
 // compact stores a state machine and cuts the log, often not to the end.
 func (n *node) compact(id GroupID) {
-	n.sync()
+	early := n.sim.rng.IntN(2) == 0
+	if !early {
+		n.sync()
+	}
 	n.apply(1 << 20)
 	m := n.machines[id]
+	if early && m != nil && n.host.groups[id] != nil {
+		// What the disk has not finished does not make the host say another truth.
+		if meta, err := n.host.Meta(id, m.index-min(m.index, uint64(n.sim.rng.IntN(6)))); err == nil {
+			n.sim.oracle.meta(n, id, meta)
+			_ = n.host.Compact(id, meta.Index)
+		}
+		return
+	}
 	if m == nil || len(n.unsynced) > 0 || n.host.groups[id] == nil || m.index == 0 {
 		return
 	}
 	meta, err := n.host.Meta(id, m.index)
 	n.sim.must(err)
+	n.sim.oracle.meta(n, id, meta)
 	d := n.disk[id]
 	d.Entries = slices.Clone(d.Entries[meta.Index-d.Meta.Index:])
 	d.Meta, d.Data = meta, m.encode()
