@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/status"
 )
@@ -287,6 +289,43 @@ func TestContextsOfReadsAreNeverUsedTwice(t *testing.T) {
 	}
 	if len(seen) != 9 {
 		t.Fatalf("9 reads had %d contexts", len(seen))
+	}
+}
+
+// Until the snapshot is stored, the log still has entries of another term there.
+func TestASnapshotOnItsWayToTheDiskIsWhatTheHostSpeaksOf(t *testing.T) {
+	h := follower(t, 1)
+	app := raftpb.Message{Type: raftpb.MsgApp, From: 2, To: 1, Term: 2, Index: 1, LogTerm: 1, Entries: []raftpb.Entry{
+		{Index: 2, Term: 2}, {Index: 3, Term: 2}, {Index: 4, Term: 2},
+	}}
+	m := Message{From: ident.StoreID{2}, To: ident.StoreID{1}, Raft: []GroupMessage{{Group: 1, Message: app}}}
+	if err := h.Step(m); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, h)
+	members, err := h.Members(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Meta{Index: 3, Term: 4, Membership: members}
+	m = Message{From: ident.StoreID{3}, To: ident.StoreID{1}, Chunks: []Chunk{{Group: 1, From: 3, To: 1, Term: 5, Meta: want}}}
+	if err := h.Step(m); err != nil {
+		t.Fatal(err)
+	}
+	r := h.Ready()
+	if len(r.Persist) != 1 || r.Persist[0].Snapshot == nil {
+		t.Fatalf("%+v", r)
+	}
+	for _, when := range []string{"before", "after"} {
+		if got, err := h.Meta(1, 3); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s Stored: %+v, %v", when, got, err)
+		}
+		if err := errors.Join(h.Compact(1, 3), h.Stored(r.Batch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := h.groups[1].log; l.base.Index != 3 || l.base.Term != 4 || len(l.entries) > 0 {
+		t.Fatalf("%+v", l)
 	}
 }
 

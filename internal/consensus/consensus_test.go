@@ -14,7 +14,7 @@ const seedVariable = "QUIRE_CONSENSUS_SEED"
 
 // seeds and steps of the default run.
 const (
-	seeds = 50
+	seeds = 120
 	steps = 8000
 )
 
