@@ -17,6 +17,7 @@ var importTable = [][]string{
 	{"internal/keyspace", "internal/faultfs", "internal/catalog/catalogpb", "internal/wire/quirev1"},
 	{"internal/batch", "internal/lineage"},
 	{"internal/catalog", "internal/producers", "internal/wire", "internal/segment"},
+	{"internal/consensus"},
 	{"internal/control"},
 	{"internal/node"},
 	{"internal/front/native", "internal/front/http", "client"},
