@@ -14,7 +14,7 @@ import (
 // that its row is a decision. ARCHITECTURE.md says what each row is for.
 var importTable = [][]string{
 	{"record", "status", "internal/ident"},
-	{"internal/keyspace", "internal/faultfs", "internal/catalog/catalogpb", "internal/wire/quirev1"},
+	{"internal/keyspace", "internal/varint", "internal/faultfs", "internal/catalog/catalogpb", "internal/wire/quirev1"},
 	{"internal/batch", "internal/lineage"},
 	{"internal/catalog", "internal/producers", "internal/wire", "internal/segment"},
 	{"internal/consensus"},

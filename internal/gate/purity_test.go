@@ -12,7 +12,7 @@ import (
 // their input. They start no goroutine and see no clock, file, socket, random
 // source or environment, so that a whole cluster can be run from one seed.
 var pureCores = []string{
-	"record", "status", "internal/keyspace", "internal/batch", "internal/lineage", "internal/catalog",
+	"record", "status", "internal/keyspace", "internal/varint", "internal/batch", "internal/lineage", "internal/catalog",
 	"internal/catalog/catalogpb", "internal/producers", "internal/consensus",
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
+	"github.com/quirelog/quire/internal/varint"
 )
 
 const (
@@ -66,17 +67,17 @@ func Decode(token string) (Cursor, error) {
 		return Cursor{}, err
 	}
 	c := Cursor{Topic: ident.TopicID(b[:len(ident.TopicID{})])}
-	s := scanner{b: b[len(c.Topic):]}
-	n := s.uvarint()
-	if n == 0 || n > MaxEntries || n > uint64(len(s.b)/minEntry) {
-		return Cursor{}, fmt.Errorf("%w: %d entries in %d bytes", ErrMalformed, n, len(s.b))
+	s := varint.Scanner{Rest: b[len(c.Topic):]}
+	n := s.Uvarint()
+	if n == 0 || n > MaxEntries || n > uint64(len(s.Rest)/minEntry) {
+		return Cursor{}, fmt.Errorf("%w: %d entries in %d bytes", ErrMalformed, n, len(s.Rest))
 	}
 	c.Entries = make([]Entry, n)
 	var d delta
 	for i := range c.Entries {
 		c.Entries[i] = d.next(&s, i == len(c.Entries)-1)
 	}
-	if s.bad || len(s.b) > 0 {
+	if s.Bad || len(s.Rest) > 0 {
 		return Cursor{}, fmt.Errorf("%w: the entries are not what the length says", ErrMalformed)
 	}
 	if err := c.Check(); err != nil {
@@ -129,25 +130,25 @@ func (d *delta) append(b []byte, e Entry, last bool) []byte {
 		b = binary.AppendUvarint(b, bits.Reverse64(width^d.width))
 		d.width = width
 	}
-	b = appendDifference(b, uint64(e.Place.Range), uint64(d.place.Range))
-	b = appendDifference(b, uint64(e.Place.Epoch), uint64(d.place.Epoch))
-	b = appendDifference(b, uint64(e.Place.Offset), uint64(d.place.Offset))
+	b = varint.AppendDifference(b, uint64(e.Place.Range), uint64(d.place.Range))
+	b = varint.AppendDifference(b, uint64(e.Place.Epoch), uint64(d.place.Epoch))
+	b = varint.AppendDifference(b, uint64(e.Place.Offset), uint64(d.place.Offset))
 	d.place = e.Place
 	return b
 }
 
 // next reads what append wrote. Check finds bands that do not tile.
-func (d *delta) next(s *scanner, last bool) Entry {
+func (d *delta) next(s *varint.Scanner, last bool) Entry {
 	e := Entry{Band: keyspace.Band{First: ident.Position(d.start), Last: ^ident.Position(0)}}
 	if !last {
-		d.width ^= bits.Reverse64(s.uvarint())
+		d.width ^= bits.Reverse64(s.Uvarint())
 		d.start += d.width
 		e.Band.Last = ident.Position(d.start - 1)
 	}
 	e.Place = Place{
-		Range:  ident.RangeID(s.difference(uint64(d.place.Range))),
-		Epoch:  ident.Epoch(s.difference(uint64(d.place.Epoch))),
-		Offset: ident.Offset(s.difference(uint64(d.place.Offset))),
+		Range:  ident.RangeID(s.Difference(uint64(d.place.Range))),
+		Epoch:  ident.Epoch(s.Difference(uint64(d.place.Epoch))),
+		Offset: ident.Offset(s.Difference(uint64(d.place.Offset))),
 	}
 	d.place = e.Place
 	return e

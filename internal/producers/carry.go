@@ -10,6 +10,7 @@ import (
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/varint"
 )
 
 // ErrCorrupt is wrapped by errors about bytes that Carry or CloseRecord did not
@@ -74,7 +75,7 @@ func (w *partWriter) item(id batch.ProducerID, p *producer, i int) []byte {
 	if i == 0 {
 		b = append(b, id[:]...)
 		b = binary.AppendUvarint(b, p.session)
-		b = appendDifference(b, uint64(p.last), uint64(w.last))
+		b = varint.AppendDifference(b, uint64(p.last), uint64(w.last))
 		b = binary.AppendUvarint(b, uint64(len(p.entries)-1))
 		w.last = p.last
 	}
@@ -116,11 +117,11 @@ type carried struct {
 // whatever was begun before: a primary that died in between leaves some parts
 // without the rest, and its successor carries the whole state again.
 func (s *State) foldPart(value []byte) error {
-	in := scanner{b: value}
-	head := in.take(2)
-	index := in.uvarint()
+	in := varint.Scanner{Rest: value}
+	head := in.Take(2)
+	index := in.Uvarint()
 	switch {
-	case in.bad:
+	case in.Bad:
 		return fmt.Errorf("%w: %d bytes", ErrCorrupt, len(value))
 	case head[0] != version:
 		return fmt.Errorf("%w: version %d, this program knows %d", ErrCorrupt, head[0], version)
@@ -134,7 +135,7 @@ func (s *State) foldPart(value []byte) error {
 	if c == nil || index != c.parts {
 		return fmt.Errorf("%w: part %d does not follow", ErrCorrupt, index)
 	}
-	if err := c.part(in.b); err != nil {
+	if err := c.part(in.Rest); err != nil {
 		return err
 	}
 	if head[1]&lastPart == 0 {
@@ -150,15 +151,15 @@ func (s *State) foldPart(value []byte) error {
 
 // part reads the items of one part.
 func (c *carried) part(b []byte) error {
-	in := scanner{b: b}
+	in := varint.Scanner{Rest: b}
 	if c.parts > 0 && len(b) == 0 {
 		return fmt.Errorf("%w: an empty part", ErrCorrupt)
 	}
-	for items := 1; len(in.b) > 0; items++ {
+	for items := 1; len(in.Rest) > 0; items++ {
 		if err := c.item(&in); err != nil {
 			return err
 		}
-		size := len(b) - len(in.b)
+		size := len(b) - len(in.Rest)
 		if items == 1 && c.parts > 0 && c.size+size <= partSize {
 			return fmt.Errorf("%w: part %d was not full", ErrCorrupt, c.parts-1)
 		}
@@ -171,7 +172,7 @@ func (c *carried) part(b []byte) error {
 	return nil
 }
 
-func (c *carried) item(in *scanner) error {
+func (c *carried) item(in *varint.Scanner) error {
 	if c.left == 0 {
 		if err := c.producer(in); err != nil {
 			return err
@@ -183,17 +184,17 @@ func (c *carried) item(in *scanner) error {
 		e.band.First = c.open.entries[n-1].band.Last + 1
 	}
 	if c.left > 0 {
-		if b := in.take(8); b != nil {
+		if b := in.Take(8); b != nil {
 			e.band.Last = ident.Position(binary.LittleEndian.Uint64(b))
 		}
 	}
-	e.floor = in.uvarint()
-	e.set = slices.Clone(set(in.take(in.uvarint())))
+	e.floor = in.Uvarint()
+	e.set = slices.Clone(set(in.Take(in.Uvarint())))
 	if len(e.set) == 0 {
 		e.set = nil
 	}
 	_, ok := e.set.parse(e.floor)
-	if in.bad || !ok || !e.band.Valid() || c.left > 0 && e.band.Last >= c.state.band.Last {
+	if in.Bad || !ok || !e.band.Valid() || c.left > 0 && e.band.Last >= c.state.band.Last {
 		return fmt.Errorf("%w: an entry of producer %x", ErrCorrupt, c.id)
 	}
 	c.open.entries = append(c.open.entries, e)
@@ -205,12 +206,12 @@ func (c *carried) item(in *scanner) error {
 }
 
 // producer reads what the entries of a producer have in common.
-func (c *carried) producer(in *scanner) error {
-	id := in.take(uint64(len(c.id)))
-	session := in.uvarint()
-	last := ident.Timestamp(in.difference(uint64(c.last)))
-	more := in.uvarint()
-	if in.bad || more == ^uint64(0) || c.some && bytes.Compare(id, c.id[:]) <= 0 {
+func (c *carried) producer(in *varint.Scanner) error {
+	id := in.Take(uint64(len(c.id)))
+	session := in.Uvarint()
+	last := ident.Timestamp(in.Difference(uint64(c.last)))
+	more := in.Uvarint()
+	if in.Bad || more == ^uint64(0) || c.some && bytes.Compare(id, c.id[:]) <= 0 {
 		return fmt.Errorf("%w: a producer after %x", ErrCorrupt, c.id)
 	}
 	c.id, c.last, c.some, c.left = batch.ProducerID(id), last, true, more+1
@@ -226,11 +227,11 @@ func CloseRecord(id batch.ProducerID, session uint64) batch.Record {
 }
 
 func (s *State) foldClose(value []byte) error {
-	in := scanner{b: value}
-	v := in.take(1)
-	id := in.take(uint64(len(batch.ProducerID{})))
-	session := in.uvarint()
-	if in.bad || len(in.b) > 0 || v[0] != version {
+	in := varint.Scanner{Rest: value}
+	v := in.Take(1)
+	id := in.Take(uint64(len(batch.ProducerID{})))
+	session := in.Uvarint()
+	if in.Bad || len(in.Rest) > 0 || v[0] != version {
 		return fmt.Errorf("%w: a close of %d bytes", ErrCorrupt, len(value))
 	}
 	if s.pending != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/varint"
 )
 
 // Place is the result of an appended record: where it stands, and when it was
@@ -77,14 +78,14 @@ func encode(floor uint64, runs []run) set {
 		b = binary.AppendUvarint(b, r.first-floor-1)
 		b = binary.AppendUvarint(b, (r.count-1)<<runBits|flags)
 		if flags&newHome != 0 {
-			b = appendDifference(b, uint64(r.place.Range), uint64(expect.Range))
-			b = appendDifference(b, uint64(r.place.Epoch), uint64(expect.Epoch))
+			b = varint.AppendDifference(b, uint64(r.place.Range), uint64(expect.Range))
+			b = varint.AppendDifference(b, uint64(r.place.Epoch), uint64(expect.Epoch))
 		}
 		if flags&newOffset != 0 {
-			b = appendDifference(b, uint64(r.place.Offset), uint64(expect.Offset))
+			b = varint.AppendDifference(b, uint64(r.place.Offset), uint64(expect.Offset))
 		}
 		if flags&newTime != 0 {
-			b = appendDifference(b, uint64(r.place.AppendTime), uint64(expect.AppendTime))
+			b = varint.AppendDifference(b, uint64(r.place.AppendTime), uint64(expect.AppendTime))
 		}
 		floor, expect = r.end(), r.at(r.end()+1)
 	}
@@ -104,21 +105,21 @@ func (b set) decode(floor uint64) []run {
 func (b set) parse(floor uint64) ([]run, bool) {
 	var runs []run
 	var expect Place
-	for s := (scanner{b: b}); len(s.b) > 0; {
-		gap := s.uvarint()
-		head := s.uvarint()
+	for s := (varint.Scanner{Rest: b}); len(s.Rest) > 0; {
+		gap := s.Uvarint()
+		head := s.Uvarint()
 		r := run{floor + gap + 1, head>>runBits + 1, expect}
 		if head&newHome != 0 {
-			r.place.Range = ident.RangeID(s.difference(uint64(expect.Range)))
-			r.place.Epoch = ident.Epoch(s.difference(uint64(expect.Epoch)))
+			r.place.Range = ident.RangeID(s.Difference(uint64(expect.Range)))
+			r.place.Epoch = ident.Epoch(s.Difference(uint64(expect.Epoch)))
 		}
 		if head&newOffset != 0 {
-			r.place.Offset = ident.Offset(s.difference(uint64(expect.Offset)))
+			r.place.Offset = ident.Offset(s.Difference(uint64(expect.Offset)))
 		}
 		if head&newTime != 0 {
-			r.place.AppendTime = ident.Timestamp(s.difference(uint64(expect.AppendTime)))
+			r.place.AppendTime = ident.Timestamp(s.Difference(uint64(expect.AppendTime)))
 		}
-		if s.bad || !r.canonical(head, expect) || r.first <= floor || r.end() < r.first || r.end() == ^uint64(0) ||
+		if s.Bad || !r.canonical(head, expect) || r.first <= floor || r.end() < r.first || r.end() == ^uint64(0) ||
 			len(runs) > 0 && r.follows(&runs[len(runs)-1]) {
 			return nil, false
 		}
