@@ -290,8 +290,8 @@ func (p *Producer) turnAll() {
 	}
 }
 
-// maxBuilders is how many builders a producer with one lane has at most: one that is filled,
-// one that is sealed, and two so that neither waits for the other.
+// maxBuilders is how many builders a producer with one lane has at most: one that
+// is filled, one that is sealed, and two so that neither waits for the other.
 const maxBuilders = 4
 
 func (p *Producer) newPack(lane int) *pack {

@@ -191,7 +191,7 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 }
 
 // SplitTopic splits a range of a topic in two, where key is or, if that is nil,
-// the largest range in its middle. Records, cursors and the order of each key go
+// the largest range where that halves what was written to it last. Records, cursors and the order of each key go
 // on as before; more ranges can be written and read beside each other. If the
 // connection breaks on the way the outcome may be unknown.
 func (c *Client) SplitTopic(ctx context.Context, name string, key []byte) error {

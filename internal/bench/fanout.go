@@ -32,15 +32,20 @@ func (r *run) fanout(ctx context.Context) error {
 	if err := r.floorAfter(ctx); err != nil {
 		return err
 	}
-	if !r.Verify {
-		return nil
+	if r.Verify {
+		err = f.complete()
+		r.result.Verified = err == nil
 	}
+	return err
+}
+
+// complete says whether each subscriber had everything.
+func (f *fan) complete() error {
 	for _, s := range f.subscribers {
 		if err := s.v.Complete(); err != nil {
 			return err
 		}
 	}
-	r.result.Verified = true
 	return nil
 }
 

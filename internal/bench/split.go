@@ -48,10 +48,8 @@ func (r *run) split(ctx context.Context) error {
 	if !r.Verify {
 		return nil
 	}
-	for _, s := range f.subscribers {
-		if err := s.v.Complete(); err != nil {
-			return err
-		}
+	if err := f.complete(); err != nil {
+		return err
 	}
 	_, err = r.verify(ctx)
 	return err

@@ -15,7 +15,8 @@ func (a *app) topicSplitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "split NAME",
 		Short: "Split a range of a topic in two",
-		Long: "Split a range of a topic in two: the largest in its middle, or where a key is.\n" +
+		Long: "Split a range of a topic in two: the largest, where that halves what was written to\n" +
+			"it last, or the one of a key at its position.\n" +
 			"Writers and readers go on; cursors and the order of each key stay.",
 		Example: "  quire topic split orders\n  quire topic split orders --at-key customer-4711",
 		Args:    cobra.ExactArgs(1),

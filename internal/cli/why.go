@@ -80,7 +80,7 @@ func (a *app) whyCommand() *cobra.Command {
 // cause.
 func why(ctx context.Context, c *client.Client, topic string, from client.From, filter *client.FilterOption) (reason, error) {
 	r := reason{Topic: topic}
-	next, err := c.Fetch(ctx, topic, from, client.MaxRecords(1))
+	next, err := c.Fetch(ctx, topic, from, client.MaxRecords(1), client.MaxBytes(1))
 	var coded *status.Error
 	switch {
 	case errors.As(err, &coded) && isCause(coded.Code):
@@ -93,7 +93,7 @@ func why(ctx context.Context, c *client.Client, topic string, from client.From, 
 		r.What = fmt.Sprintf("records are missing before the next one: %v", &client.GapError{Gap: *next.Gap})
 		r.Do = "go on with the cursor behind the gap; keep more with `quire topic set " + topic + " retention-age=…` if readers are that late"
 		return r, nil
-	case len(next.Records) == 0 && next.AtEnd:
+	case len(next.Records) == 0:
 		return atEnd(ctx, c, r)
 	case filter == nil:
 		r.Cause = causeNothing

@@ -29,9 +29,6 @@ func Full() Band { return Band{0, ^ident.Position(0)} }
 // Contains says whether p lies in the band.
 func (b Band) Contains(p ident.Position) bool { return b.First <= p && p <= b.Last }
 
-// IsFull says whether the band is the whole keyspace.
-func (b Band) IsFull() bool { return b == Full() }
-
 // Valid says whether the band has at least one position.
 func (b Band) Valid() bool { return b.First <= b.Last }
 
@@ -71,10 +68,3 @@ func (b Band) Middle() (p ident.Position, ok bool) {
 func (b Band) String() string {
 	return fmt.Sprintf("[%016x,%016x]", uint64(b.First), uint64(b.Last))
 }
-
-// Moved is why a batch is refused whose keys do not lie together any more. It
-// says where a client is to cut its batches: each cut is the first position
-// after it. They are hints, and may be outdated when they arrive.
-type Moved struct{ Cuts []ident.Position }
-
-func (m *Moved) Error() string { return fmt.Sprintf("there are %d bands", len(m.Cuts)+1) }

@@ -82,6 +82,11 @@ func (g *Graph) earliest(band keyspace.Band, after ident.RangeID) []Entry {
 	return entries
 }
 
+// Behind says whether a cursor names a range that came later than the graph.
+func (g *Graph) Behind(c Cursor) bool {
+	return slices.ContainsFunc(c.Entries, func(e Entry) bool { return e.Place.Range >= g.Next })
+}
+
 // Frontier is a cursor in normal form: each of its ranges is remembered and has
 // something to come.
 type Frontier struct {

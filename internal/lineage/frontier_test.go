@@ -293,6 +293,9 @@ func TestGapsCountWhatWasMissed(t *testing.T) {
 func TestACursorFromLaterIsToldApart(t *testing.T) {
 	w := newWorld()
 	c := tile(nil, func(int) Place { return Place{Range: 2} })
+	if !w.graph().Behind(c) || w.graph().Behind(w.graph().Start(topic)) {
+		t.Error("what is ahead is not told from what is not")
+	}
 	if _, err := w.graph().Normalize(c); !errors.Is(err, ErrAhead) {
 		t.Fatal(err)
 	}

@@ -61,6 +61,13 @@ func produce(b *node.Broker, topic string, values ...string) error {
 func values(t testing.TB, d node.Delivery) []string {
 	t.Helper()
 	var out []string
+	each(t, d, func(v *batch.View) { out = append(out, string(v.Value)) })
+	return out
+}
+
+// each calls f for the records of a delivery.
+func each(t testing.TB, d node.Delivery, f func(*batch.View)) {
+	t.Helper()
 	var r batch.Reader
 	for _, s := range d.Slices {
 		if err := r.Reset(s.Batch); err != nil {
@@ -71,10 +78,9 @@ func values(t testing.TB, d node.Delivery) []string {
 			if !r.Next() {
 				t.Fatal("a slice promises more records than its batch has")
 			}
-			out = append(out, string(r.Record().Value))
+			f(r.Record())
 		}
 	}
-	return out
 }
 
 func readAll(t testing.TB, b *node.Broker, topic string, start node.Start, max int) ([]string, string) {

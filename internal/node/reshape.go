@@ -181,17 +181,18 @@ func (r *rng) freeze(ctx context.Context) error {
 	}
 }
 
-// thaw goes on after a reshaping that was not made: in the open segment, or
-// when that was sealed meanwhile, in the next.
+// thaw goes on after a reshaping that was not made: in the open segment, or if
+// that was sealed or is to have a successor meanwhile, in the next.
 func (r *rng) thaw() {
 	r.mu.Lock()
-	waiting := len(r.waiting) > 0
-	if !waiting {
+	idle := len(r.waiting) == 0 && r.next == succeedOpen
+	if idle {
 		r.rest()
-		r.mu.Unlock()
-		return
 	}
 	r.mu.Unlock()
+	if idle {
+		return
+	}
 	if !r.b.spawn(r.open) {
 		r.release(errClosed)
 	}
@@ -223,5 +224,5 @@ func (r *rng) stored() uint64 {
 	if !ok {
 		return 0
 	}
-	return r.t.describeRange(cr).Bytes
+	return r.t.rangeBytes(cr)
 }

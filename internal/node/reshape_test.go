@@ -32,26 +32,16 @@ type tally map[string]int
 
 func (y tally) take(t testing.TB, d node.Delivery) {
 	t.Helper()
-	var r batch.Reader
-	for _, s := range d.Slices {
-		if err := r.Reset(s.Batch); err != nil {
+	each(t, d, func(v *batch.View) {
+		key, n := string(v.Key), 0
+		if _, err := fmt.Sscan(string(v.Value), &n); err != nil {
 			t.Fatal(err)
 		}
-		r.Skip(s.Skip)
-		for range s.Take {
-			if !r.Next() {
-				t.Fatal("a slice promises more records than its batch has")
-			}
-			key, n := string(r.Record().Key), 0
-			if _, err := fmt.Sscan(string(r.Record().Value), &n); err != nil {
-				t.Fatal(err)
-			}
-			if n != y[key] {
-				t.Fatalf("key %s: record %d, due is %d", key, n, y[key])
-			}
-			y[key]++
+		if n != y[key] {
+			t.Fatalf("key %s: record %d, due is %d", key, n, y[key])
 		}
-	}
+		y[key]++
+	})
 }
 
 // drain reads to the end, and gives the cursor there.

@@ -124,12 +124,10 @@ func (t *topic) resolveCursor(token string) (lineage.Cursor, *Gap, error) {
 		return c, nil, t.b.foreignCursor(c.Topic, t.name)
 	}
 	state := t.state.Load()
-	if _, err := state.graph.Normalize(c); errors.Is(err, lineage.ErrAhead) {
-		// It may have been issued since.
-		t.refresh()
-		state = t.state.Load()
-		if _, err := state.graph.Normalize(c); err != nil {
-			return c, nil, status.New(status.CursorInvalid, "the cursor names a place that topic %q never had: %w", t.name.Short(), err)
+	if state.graph.Behind(c) {
+		t.refresh() // it may have been issued since
+		if state = t.state.Load(); state.graph.Behind(c) {
+			return c, nil, status.New(status.CursorInvalid, "the cursor names a place that topic %q never had", t.name.Short())
 		}
 	}
 	var gap *Gap

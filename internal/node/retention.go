@@ -163,15 +163,22 @@ func expired(info *catalog.Topic, kept uint64, now ident.Timestamp, sound bool) 
 func (t *topic) bytes(info *catalog.Topic) uint64 {
 	n := uint64(0)
 	for _, r := range info.Ranges {
-		for i := range r.Segments {
-			n += r.Segments[i].Bytes
-		}
-		if r.Open == nil {
-			continue
-		}
-		if seg, ok := t.b.store.Segment(r.Open.ID); ok {
-			n += uint64(seg.Info().Bytes)
-		}
+		n += t.rangeBytes(r)
+	}
+	return n
+}
+
+// rangeBytes sums what is stored of a range.
+func (t *topic) rangeBytes(r *catalog.Range) uint64 {
+	n := uint64(0)
+	for i := range r.Segments {
+		n += r.Segments[i].Bytes
+	}
+	if r.Open == nil {
+		return n
+	}
+	if seg, ok := t.b.store.Segment(r.Open.ID); ok {
+		n += uint64(seg.Info().Bytes)
 	}
 	return n
 }

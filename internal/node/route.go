@@ -8,7 +8,6 @@ import (
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
-	"github.com/quirelog/quire/status"
 )
 
 // nowhere is the span of no keys.
@@ -53,8 +52,7 @@ func (b *Broker) refuse(p *pending, err error) {
 
 // route finds the leaf for a batch; one without keys goes to each leaf in turn.
 // A batch whose keys are in several leaves is cut into one for each, in the
-// order of its records, unless it is a producer's that is recognized by its
-// sequences: that one is range_moved, and its client cuts it.
+// order of its records.
 func (s *topicState) route(t *topic, p *pending) ([]part, error) {
 	if len(s.leaves) == 1 {
 		return []part{{s.leaves[0], *p}}, nil
@@ -72,15 +70,7 @@ func (s *topicState) route(t *topic, p *pending) ([]part, error) {
 	if r := s.leaf(p.span.First); r.band.Contains(p.span.Last) {
 		return []part{{r, *p}}, nil
 	}
-	h, err := batch.ParseHeader(p.batch)
-	if err != nil {
-		return nil, invalidBatch(err)
-	}
-	if h.HasProducer {
-		moved := &keyspace.Moved{Cuts: s.cuts}
-		return nil, status.New(status.RangeMoved, "the batch has keys that are kept apart now: %w", moved)
-	}
-	return s.cut(p, &h)
+	return s.cut(p)
 }
 
 // hint says where a client that cuts into so many bands is to cut, if that is
@@ -99,27 +89,28 @@ func (s *topicState) hint(bands int, span keyspace.Band) []ident.Position {
 
 // cut makes a batch for each leaf that has keys of p. Records without a key
 // stay with the one before them.
-func (s *topicState) cut(p *pending, h *batch.Header) ([]part, error) {
+func (s *topicState) cut(p *pending) ([]part, error) {
 	type target struct {
 		to      *rng
 		builder *batch.Builder
 		span    keyspace.Band
 		records int
 	}
-	var targets []*target
-	find := func(r *rng) *target {
-		i := slices.IndexFunc(targets, func(x *target) bool { return x.to == r })
-		if i < 0 {
-			i = len(targets)
-			targets = append(targets, &target{
-				to: r, builder: batch.NewBuilder(batch.Options{Compression: h.Compression}), span: nowhere,
-			})
-		}
-		return targets[i]
-	}
 	var r batch.Reader
 	if err := r.Reset(p.batch); err != nil {
 		return nil, invalidBatch(err)
+	}
+	options := batch.Options{Compression: r.Header().Compression}
+	var targets []*target
+	known := map[*rng]*target{}
+	find := func(to *rng) *target {
+		x := known[to]
+		if x == nil {
+			x = &target{to: to, builder: batch.NewBuilder(options), span: nowhere}
+			known[to] = x
+			targets = append(targets, x)
+		}
+		return x
 	}
 	at := find(s.leaf(p.span.First))
 	for r.Next() {
@@ -187,7 +178,7 @@ func (t *topic) handOver(before, next *topicState) (then func()) {
 	var refused []func()
 	var begun []*rng
 	for _, r := range before.leaves {
-		if slices.Contains(next.leaves, r) {
+		if cr, ok := next.info.Range(r.id); ok && !cr.Sealed() {
 			continue
 		}
 		r.mu.Lock()

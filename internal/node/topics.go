@@ -52,16 +52,19 @@ func newTopic(b *Broker, info *catalog.Topic) *topic {
 // stateOf makes the state of a topic, with the ranges that were served before.
 func (t *topic) stateOf(info *catalog.Topic, before []*rng) *topicState {
 	s := &topicState{info: info, graph: graphOf(info)}
+	served := make(map[ident.RangeID]*rng, len(before))
+	for _, r := range before {
+		served[r.id] = r
+	}
 	for _, cr := range info.Ranges {
 		if cr.Sealed() {
 			continue
 		}
-		i := slices.IndexFunc(before, func(r *rng) bool { return r.id == cr.ID })
-		if i >= 0 {
-			s.leaves = append(s.leaves, before[i])
-		} else {
-			s.leaves = append(s.leaves, newRange(t, cr))
+		r := served[cr.ID]
+		if r == nil {
+			r = newRange(t, cr)
 		}
+		s.leaves = append(s.leaves, r)
 	}
 	slices.SortFunc(s.leaves, func(a, b *rng) int { return cmp.Compare(a.band.First, b.band.First) })
 	for _, r := range s.leaves[1:] {

@@ -182,8 +182,8 @@ func (s *Store) checkpointSegments(through uint64, rest func(took time.Duration)
 	return workers.Wait()
 }
 
-// pace rests as long as the last sync took, unless the writer waits for a
-// journal file. It says false when the store closes.
+// pace rests as long as the last sync took, unless the writer may soon wait for
+// a journal file. It says false when the store closes.
 func (c *checkpoints) pace(took time.Duration) bool {
 	if c.files.scarce() {
 		return true

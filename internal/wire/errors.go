@@ -5,8 +5,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/quirelog/quire/internal/ident"
-	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/status"
 )
@@ -25,14 +23,7 @@ func ErrorMessage(err error) *quirev1.Error {
 	}
 	// Other languages refuse strings that are not UTF-8, and a text may quote
 	// bytes that a client sent.
-	m := &quirev1.Error{Code: string(e.Code), Message: strings.ToValidUTF8(text, "\uFFFD")}
-	var moved *keyspace.Moved
-	if errors.As(err, &moved) {
-		for _, p := range moved.Cuts {
-			m.Cuts = append(m.Cuts, uint64(p))
-		}
-	}
-	return m
+	return &quirev1.Error{Code: string(e.Code), Message: strings.ToValidUTF8(text, "\uFFFD")}
 }
 
 func asStatus(err error) *status.Error {
@@ -59,13 +50,5 @@ func StatusError(m *quirev1.Error) *status.Error {
 	if text == "" {
 		text = status.Lookup(code).What
 	}
-	e := &status.Error{Code: code, Message: text}
-	if code == status.RangeMoved {
-		moved := &keyspace.Moved{}
-		for _, p := range m.GetCuts() {
-			moved.Cuts = append(moved.Cuts, ident.Position(p))
-		}
-		e.Err = moved
-	}
-	return e
+	return &status.Error{Code: code, Message: text}
 }

@@ -170,7 +170,12 @@ func (c *conn) leave(err error) bool {
 // when they are written.
 func (c *conn) answer(t wire.Type, id uint64, as wire.Type, m wire.Message, payload [][]byte, held int64, done func()) {
 	c.requests.end(id)
-	err := c.out.add(as, id, m, payload, held, done)
+	c.answered(t, id, c.out.add(as, id, m, payload, held, done))
+}
+
+// answered settles the request id of type t, whose answer is queued unless there
+// is an err.
+func (c *conn) answered(t wire.Type, id uint64, err error) {
 	if err != nil {
 		c.tell(id, err)
 	}
@@ -188,20 +193,14 @@ func (c *conn) acknowledge(id uint64, m *quirev1.ProduceResponse, alone bool) {
 	}
 	c.requests.end(id)
 	n, err := c.out.addAlone(wire.TypeProduceResponse, id, m)
-	if err != nil {
-		c.tell(id, err)
-	}
-	c.requests.settle()
 	c.srv.metrics.bytesOut.Add(float64(n))
-	c.srv.metrics.ended(wire.TypeProduceRequest, err)
+	c.answered(wire.TypeProduceRequest, id, err)
 }
 
 // fail ends the request id of type t with err.
 func (c *conn) fail(t wire.Type, id uint64, err error) {
 	c.requests.end(id)
-	c.tell(id, err)
-	c.requests.settle()
-	c.srv.metrics.ended(t, err)
+	c.answered(t, id, err)
 }
 
 // tell sends an Error. That one always fits into a frame.

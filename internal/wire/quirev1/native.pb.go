@@ -278,11 +278,8 @@ func (x *HelloResponse) GetMaxBatchBytes() uint64 {
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A code of the status table.
-	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// With range_moved: where the client is to cut its batches, by the xxh3_64 of
-	// their keys. Each is the lowest value after a cut. They are hints.
-	Cuts          []uint64 `protobuf:"fixed64,3,rep,packed,name=cuts,proto3" json:"cuts,omitempty"`
+	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,13 +326,6 @@ func (x *Error) GetMessage() string {
 		return x.Message
 	}
 	return ""
-}
-
-func (x *Error) GetCuts() []uint64 {
-	if x != nil {
-		return x.Cuts
-	}
-	return nil
 }
 
 // TopicSettings are the settings of a topic by their names, as text.
@@ -1165,7 +1155,7 @@ func (*DeleteTopicResponse) Descriptor() ([]byte, []int) {
 }
 
 // SplitTopicRequest splits a range of a topic in two: where the key is, or the
-// largest in its middle.
+// largest where that halves what was written to it last.
 type SplitTopicRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2127,11 +2117,10 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x06broker\x18\x02 \x01(\tR\x06broker\x12&\n" +
 	"\x0fmax_frame_bytes\x18\x03 \x01(\rR\rmaxFrameBytes\x12\"\n" +
 	"\rmax_in_flight\x18\x04 \x01(\rR\vmaxInFlight\x12&\n" +
-	"\x0fmax_batch_bytes\x18\x05 \x01(\x04R\rmaxBatchBytes\"I\n" +
+	"\x0fmax_batch_bytes\x18\x05 \x01(\x04R\rmaxBatchBytes\"5\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
-	"\x04cuts\x18\x03 \x03(\x06R\x04cuts\"\x87\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x87\x01\n" +
 	"\rTopicSettings\x12;\n" +
 	"\x06values\x18\x01 \x03(\v2#.quire.v1.TopicSettings.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +

@@ -159,15 +159,6 @@ func (m *Error) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Cuts) > 0 {
-		for iNdEx := len(m.Cuts) - 1; iNdEx >= 0; iNdEx-- {
-			i -= 8
-			binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Cuts[iNdEx]))
-		}
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Cuts)*8))
-		i--
-		dAtA[i] = 0x1a
-	}
 	if len(m.Message) > 0 {
 		i -= len(m.Message)
 		copy(dAtA[i:], m.Message)
@@ -1863,9 +1854,6 @@ func (m *Error) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if len(m.Cuts) > 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(len(m.Cuts)*8)) + len(m.Cuts)*8
-	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2866,58 +2854,6 @@ func (m *Error) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Message = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 3:
-			if wireType == 1 {
-				var v uint64
-				if (iNdEx + 8) > l {
-					return io.ErrUnexpectedEOF
-				}
-				v = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
-				iNdEx += 8
-				m.Cuts = append(m.Cuts, v)
-			} else if wireType == 2 {
-				var packedLen int
-				for shift := uint(0); ; shift += 7 {
-					if shift >= 64 {
-						return protohelpers.ErrIntOverflow
-					}
-					if iNdEx >= l {
-						return io.ErrUnexpectedEOF
-					}
-					b := dAtA[iNdEx]
-					iNdEx++
-					packedLen |= int(b&0x7F) << shift
-					if b < 0x80 {
-						break
-					}
-				}
-				if packedLen < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				postIndex := iNdEx + packedLen
-				if postIndex < 0 {
-					return protohelpers.ErrInvalidLength
-				}
-				if postIndex > l {
-					return io.ErrUnexpectedEOF
-				}
-				var elementCount int
-				elementCount = packedLen / 8
-				if elementCount != 0 && len(m.Cuts) == 0 {
-					m.Cuts = make([]uint64, 0, elementCount)
-				}
-				for iNdEx < postIndex {
-					var v uint64
-					if (iNdEx + 8) > l {
-						return io.ErrUnexpectedEOF
-					}
-					v = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
-					iNdEx += 8
-					m.Cuts = append(m.Cuts, v)
-				}
-			} else {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cuts", wireType)
-			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
