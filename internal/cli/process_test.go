@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -106,12 +107,27 @@ func kill9(ts *testscript.TestScript, _ bool, _ []string) {
 	p.wait(ts)
 }
 
+// pause stops the broker where it is, for the rest of the script: its
+// connections stay, and it answers nothing.
+func pause(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(of(ts).broker.cmd.Process.Signal(syscall.SIGSTOP))
+}
+
 // background PROGRAM ARGS… starts a program.
 func background(ts *testscript.TestScript, _ bool, args []string) { of(ts).other = start(ts, args) }
 
 // say TEXT writes a line to the program in the background.
 func say(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := io.WriteString(of(ts).other.stdin, args[0]+"\n")
+	ts.Check(err)
+}
+
+// flood writes so many lines to the program in the background that it must have
+// taken the first of them in before the last are written: more than a pipe, its
+// reader and the chunks behind it hold.
+func flood(ts *testscript.TestScript, _ bool, _ []string) {
+	const bytes = 1 << 20
+	_, err := io.WriteString(of(ts).other.stdin, strings.Repeat("a line of a flood\n", bytes/18))
 	ts.Check(err)
 }
 
