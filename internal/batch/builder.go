@@ -72,7 +72,14 @@ func (b *Builder) payloadAt() int {
 // AddRecord adds a record as users make them, see Add. Its AppendTime is
 // ignored.
 func (b *Builder) AddRecord(r *record.Record) error {
-	b.rec = Record{Key: r.Key, Value: r.Value, Headers: r.Headers, Time: ident.TimestampOf(r.Time)}
+	return b.AddNumbered(r, 0)
+}
+
+// AddNumbered adds a record as AddRecord does, with a producer's sequence.
+func (b *Builder) AddNumbered(r *record.Record, sequence uint64) error {
+	b.rec = Record{
+		Key: r.Key, Value: r.Value, Headers: r.Headers, Time: ident.TimestampOf(r.Time), Sequence: sequence,
+	}
 	err := b.Add(&b.rec)
 	b.rec = Record{}
 	return err

@@ -42,6 +42,33 @@ type Producer struct {
 	Band keyspace.Band
 }
 
+// ProducerOf gives the producer fields of a batch that has a header with them.
+func ProducerOf(b []byte) (Producer, error) {
+	if len(b) < HeaderSize {
+		return Producer{}, fmt.Errorf("%w: %d bytes are no header", ErrCorrupt, len(b))
+	}
+	return parseProducer(b[HeaderSize:])
+}
+
+// Renew writes p over the producer fields of an encoded batch that has them. The
+// records stay as they are, so First has to.
+func (p *Producer) Renew(b []byte) error {
+	h, err := ParseHeader(b)
+	if err != nil {
+		return err
+	}
+	before, err := ProducerOf(b)
+	switch {
+	case err != nil:
+		return err
+	case !h.HasProducer || before.First != p.First:
+		return fmt.Errorf("%w: producer fields for sequence %d on a batch that begins with %d", ErrMalformed, p.First, before.First)
+	}
+	p.put(b[HeaderSize:])
+	h.encode(b)
+	return nil
+}
+
 // put writes p over the first ProducerSize bytes of b.
 func (p *Producer) put(b []byte) {
 	le := binary.LittleEndian

@@ -15,6 +15,9 @@ type Limits struct {
 	// Span, if not nil, becomes the smallest band that has the positions of all
 	// keys; it stays not valid, as it has to be, when no record has one.
 	Span *keyspace.Band
+	// Each, if not nil, is called for every record in turn. The view is
+	// overwritten by the next one.
+	Each func(*View)
 }
 
 // readers keeps the memory for decompressing from check to check.
@@ -51,6 +54,9 @@ func Validate(b []byte, lim Limits) (Header, error) {
 		}
 		if lim.Span != nil && v.Key != nil {
 			*lim.Span = lim.Span.With(keyspace.PositionOf(v.Key))
+		}
+		if lim.Each != nil {
+			lim.Each(v)
 		}
 	}
 	if r.err != nil {

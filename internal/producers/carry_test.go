@@ -194,7 +194,7 @@ func TestExpiredProducersAreNotCarried(t *testing.T) {
 		l.want("append", h, lows(1))
 	}
 	s := New(1, keyspace.Full())
-	if err := foldValues(s, parts(l.State, t0+ident.Timestamp(IssuedLifetime.Microseconds()))...); err != nil {
+	if err := foldValues(s, parts(l.State, t0+ident.Timestamp(DrawnLifetime.Microseconds()))...); err != nil {
 		t.Fatal(err)
 	}
 	if s.Len() != 1 || s.producers[chosen] == nil {

@@ -12,25 +12,26 @@ import (
 const (
 	// ChosenLifetime is that of ids that the user chose.
 	ChosenLifetime = 7 * 24 * time.Hour
-	// IssuedLifetime is that of ids that the server issued.
-	IssuedLifetime = 2 * time.Hour
+	// DrawnLifetime is that of ids that nobody chose: each is of one run of one
+	// producer.
+	DrawnLifetime = 2 * time.Hour
 )
 
-// issuedBit tells the two kinds of ids apart, since a fold has only the log.
-const issuedBit = 0x80
+// drawnBit tells the two kinds of ids apart, since a fold has only the log.
+const drawnBit = 0x80
 
-// Issued says whether the server issued the id, rather than a user chose it.
-func Issued(id batch.ProducerID) bool { return id[0]&issuedBit != 0 }
+// Drawn says whether the id was drawn at random, rather than a user chose it.
+func Drawn(id batch.ProducerID) bool { return id[0]&drawnBit != 0 }
 
-// IssuedID makes of random bytes an id that the server issues.
-func IssuedID(random [16]byte) batch.ProducerID {
-	random[0] |= issuedBit
+// DrawnID makes of random bytes the id of a producer that nobody has named.
+func DrawnID(random [16]byte) batch.ProducerID {
+	random[0] |= drawnBit
 	return random
 }
 
 // ChosenID makes of a digest of a user's name for a producer its id.
 func ChosenID(digest [16]byte) batch.ProducerID {
-	digest[0] &^= issuedBit
+	digest[0] &^= drawnBit
 	return digest
 }
 
@@ -39,8 +40,8 @@ const forever = ident.Timestamp(1<<63 - 1)
 // expiry is when a producer that was last used at a time expires.
 func expiry(id batch.ProducerID, last ident.Timestamp) ident.Timestamp {
 	lifetime := ident.Timestamp(ChosenLifetime.Microseconds())
-	if Issued(id) {
-		lifetime = ident.Timestamp(IssuedLifetime.Microseconds())
+	if Drawn(id) {
+		lifetime = ident.Timestamp(DrawnLifetime.Microseconds())
 	}
 	if last > forever-lifetime {
 		return forever

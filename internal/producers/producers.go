@@ -105,13 +105,19 @@ func (s *State) ids() []batch.ProducerID {
 	return slices.SortedFunc(maps.Keys(s.producers), func(a, b batch.ProducerID) int { return bytes.Compare(a[:], b[:]) })
 }
 
-// Close forgets a producer whose id the server issued, at once; a CloseRecord
+// Close forgets a producer whose id was drawn, at once; a CloseRecord
 // must be in the log for it. Of an older session, of a producer that the user
 // named, and of one that is not known it does nothing.
 func (s *State) Close(id batch.ProducerID, session uint64) {
-	if p := s.producers[id]; p != nil && Issued(id) && session >= p.session {
+	if s.Closes(id, session) {
 		delete(s.producers, id)
 	}
+}
+
+// Closes says whether Close would forget anything.
+func (s *State) Closes(id batch.ProducerID, session uint64) bool {
+	p := s.producers[id]
+	return p != nil && Drawn(id) && session >= p.session
 }
 
 // session is what p means to batches of a session: a new session, like a new

@@ -171,7 +171,7 @@ func (w *world) newSession(t *rapid.T) { w.anyClient().renew(rapid.Bool().Draw(t
 // close closes the issued producer everywhere. Its client begins another
 // session if it goes on, and nothing of it is on its way.
 func (w *world) close(t *rapid.T) {
-	i := slices.IndexFunc(w.clients, func(c *client) bool { return Issued(c.id) })
+	i := slices.IndexFunc(w.clients, func(c *client) bool { return Drawn(c.id) })
 	c := w.clients[i]
 	w.packets = slices.DeleteFunc(w.packets, func(p packet) bool { return p.h.ID == c.id })
 	b := batch.NewBuilder(batch.Options{Kind: batch.Control})

@@ -36,12 +36,16 @@ type Record struct {
 func AppendRecords(records []Record, r *batch.Reader) ([]Record, error) {
 	h, _ := r.Producer()
 	for r.Next() {
-		v := r.Record()
-		at := KeylessPosition(h.ID, h.Session, v.Sequence)
-		if v.Key != nil {
-			at = keyspace.PositionOf(v.Key)
-		}
-		records = append(records, Record{v.Sequence, at})
+		records = append(records, RecordOf(&h, r.Record()))
 	}
 	return records, r.Err()
+}
+
+// RecordOf gives what there is to know of a record of a batch with the producer
+// fields h.
+func RecordOf(h *batch.Producer, v *batch.View) Record {
+	if v.Key != nil {
+		return Record{v.Sequence, keyspace.PositionOf(v.Key)}
+	}
+	return Record{v.Sequence, KeylessPosition(h.ID, h.Session, v.Sequence)}
 }

@@ -13,15 +13,24 @@ import (
 // the first position of the upper one. Both have all entries of the parent, cut
 // to their bands. The state itself stays as it is.
 func (s *State) Split(at ident.Position, lower, upper ident.RangeID) (*State, *State, error) {
-	s.mustBeComplete()
 	if at <= s.band.First || at > s.band.Last {
 		return nil, nil, fmt.Errorf("split the producers of %s at %016x: outside", s.band, uint64(at))
 	}
-	return s.child(lower, keyspace.Band{First: s.band.First, Last: at - 1}),
-		s.child(upper, keyspace.Band{First: at, Last: s.band.Last}), nil
+	l, err := s.Child(lower, keyspace.Band{First: s.band.First, Last: at - 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := s.Child(upper, keyspace.Band{First: at, Last: s.band.Last})
+	return l, u, err
 }
 
-func (s *State) child(id ident.RangeID, band keyspace.Band) *State {
+// Child gives the state of one of the ranges that a range is split into: all
+// its entries, cut to the child's band. The state itself stays as it is.
+func (s *State) Child(id ident.RangeID, band keyspace.Band) (*State, error) {
+	s.mustBeComplete()
+	if both, some := s.band.Intersect(band); !some || both != band {
+		return nil, fmt.Errorf("a child of the producers of %s for %s, which is outside", s.band, band)
+	}
 	c := New(id, band)
 	for producerID, p := range s.producers {
 		var entries []entry
@@ -33,7 +42,7 @@ func (s *State) child(id ident.RangeID, band keyspace.Band) *State {
 		}
 		c.put(producerID, &producer{p.session, p.last, entries})
 	}
-	return c
+	return c, nil
 }
 
 // Merge gives the state of the range that two neighbours become at log time

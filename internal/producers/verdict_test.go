@@ -20,7 +20,7 @@ const (
 
 var (
 	chosen = ChosenID([16]byte{1})
-	issued = IssuedID([16]byte{2})
+	issued = DrawnID([16]byte{2})
 	low    = keyspace.Band{First: 0, Last: middle - 1}
 	high   = keyspace.Band{First: middle, Last: ^ident.Position(0)}
 )
@@ -293,7 +293,7 @@ func TestProducersExpireByLogTime(t *testing.T) {
 	}
 }
 
-func TestCloseForgetsIssuedIDsAtOnce(t *testing.T) {
+func TestCloseForgetsDrawnIDsAtOnce(t *testing.T) {
 	l := newLog(t, New(1, keyspace.Full()))
 	for _, id := range []batch.ProducerID{chosen, issued} {
 		h := header(1, 0, 0)
@@ -315,7 +315,7 @@ func numbered(i int, issue bool) *batch.Producer {
 	h := header(1, 0, 0)
 	h.ID = ChosenID([16]byte{3, byte(i), byte(i >> 8)})
 	if issue {
-		h.ID = IssuedID(h.ID)
+		h.ID = DrawnID(h.ID)
 	}
 	return h
 }
@@ -327,7 +327,7 @@ func TestOverTheLimitOnlyExpiredProducersGo(t *testing.T) {
 	}
 	l.want("limit_reached", header(1, 0, 0), lows(1))
 	l.want("duplicate [r1/5]", numbered(5, true), lows(1))
-	l.now += ident.Timestamp(IssuedLifetime.Microseconds())
+	l.now += ident.Timestamp(DrawnLifetime.Microseconds())
 	l.want("append", header(1, 0, 0), lows(1))
 	if l.Len() != MaxProducers-9 {
 		t.Fatal(l.Len(), "producers")

@@ -68,7 +68,7 @@ type packet struct {
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, now: t0, next: 1}
 	w.add(New(w.next, keyspace.Full()))
-	for _, id := range []batch.ProducerID{ChosenID([16]byte{1}), ChosenID([16]byte{2}), IssuedID([16]byte{3})} {
+	for _, id := range []batch.ProducerID{ChosenID([16]byte{1}), ChosenID([16]byte{2}), DrawnID([16]byte{3})} {
 		w.clients = append(w.clients, &client{id: id, session: 1, view: w.bands()})
 	}
 	return w

@@ -14,8 +14,8 @@ type Config struct {
 	// JournalFiles is how many there may be; appends wait for a checkpoint
 	// when all are full. Default 4, at least 1, at most 16.
 	JournalFiles int
-	// RoundBytes bounds what one commit round takes. Default 8 MiB, which is
-	// also the least, since it must hold the largest batch.
+	// RoundBytes bounds what one commit round takes, at least one batch. Default
+	// 8 MiB, at least 64 KiB.
 	RoundBytes int
 	// DirectBytes is the size from which a segment's part of a round is made
 	// durable by a sync of its own file instead of the journal. Default
@@ -133,8 +133,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("journal file size %d: want a multiple of %d from 64 KiB to 1 GiB", c.JournalFileBytes, blockSize)
 	case c.JournalFiles < 1 || c.JournalFiles > 16:
 		return c, fmt.Errorf("journal files %d: want 1 to 16", c.JournalFiles)
-	case c.RoundBytes < 8<<20:
-		return c, fmt.Errorf("round size %d: want at least 8 MiB", c.RoundBytes)
+	case c.RoundBytes < 64<<10:
+		return c, fmt.Errorf("round size %d: want at least 64 KiB", c.RoundBytes)
 	case c.SyncWorkers < 1 || c.SyncWorkers > 64:
 		return c, fmt.Errorf("sync workers %d: want 1 to 64", c.SyncWorkers)
 	case c.OpenFiles < 16:

@@ -29,7 +29,7 @@ func (g *Segment) refusal(o *op) error {
 	switch {
 	case g.deleted:
 		return ErrSealed
-	case o.term != g.term && o.kind == opAppend:
+	case o.term != g.term && o.kind != opSeal:
 		return errDroppedWith
 	case g.sealed && o.kind == opAppend:
 		return ErrSealed

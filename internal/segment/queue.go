@@ -12,6 +12,7 @@ type opKind uint8
 
 const (
 	opAppend opKind = iota
+	opConfirm
 	opCreate
 	opSeal
 	opCut

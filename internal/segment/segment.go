@@ -220,6 +220,23 @@ func (g *Segment) Append(b []byte, done func(error)) error {
 	return nil
 }
 
+// Confirm calls done once when all that was handed in before has its outcome:
+// with nil when it is durable (in a weak segment: written), with a disk_full
+// error when some of it was refused, or with the store's error when that is
+// unknown. An error of Confirm itself means that done is not called.
+func (g *Segment) Confirm(done func(error)) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.deleted {
+		return ErrSealed
+	}
+	if g.submitted.length == g.durable.length && !g.cutting {
+		done(nil)
+		return nil
+	}
+	return g.store.submit(op{kind: opConfirm, seg: g, term: g.term, done: done})
+}
+
 // Seal ends the segment after what was handed in before: it is never written
 // again. It returns when the seal is durable. Sealing a sealed segment
 // changes nothing.

@@ -152,21 +152,28 @@ func (w *writer) abandon(err error) error {
 	return err
 }
 
-// gather sorts the appends and seals of the round by segment.
+// gather sorts the appends, their confirmations and the seals of the round by
+// segment.
 func (w *writer) gather() {
 	for i := range w.ops {
 		o := &w.ops[i]
-		if o.kind != opAppend && o.kind != opSeal {
+		if o.kind != opAppend && o.kind != opConfirm && o.kind != opSeal {
 			continue
 		}
 		if o.err = o.seg.refusal(o); o.err != nil {
 			continue
 		}
 		p := w.bySeg[o.seg]
+		if p == nil && o.kind == opConfirm {
+			continue // the rounds before have answered all that was before it
+		}
 		if p == nil {
 			p = w.newPart(o.seg)
 		}
 		p.ops = append(p.ops, o)
+		if o.kind == opConfirm {
+			continue
+		}
 		if o.kind == opSeal {
 			p.seal = true
 			continue
