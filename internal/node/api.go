@@ -21,6 +21,9 @@ type ProduceRequest struct {
 // ProduceResult is the answer to an append that was made.
 type ProduceResult struct {
 	AppendTime ident.Timestamp
+	// Repeated: the records had been appended before, by an earlier try of their
+	// producer. AppendTime is that of then, and zero if it is forgotten.
+	Repeated bool
 	// Cuts are hints: where to cut later batches, if Bands was another number or
 	// the batch went over a cut. Each is the first position after a cut; a lone 0
 	// says that there are none.

@@ -16,16 +16,18 @@ type metrics struct {
 	produceRecords prometheus.Counter
 	produceBytes   prometheus.Counter
 	produceErrors  prometheus.Counter
-	fetch          prometheus.Histogram
-	fetchRecords   prometheus.Counter
-	fetchBytes     prometheus.Counter
-	gaps           *prometheus.CounterVec
-	syncs          map[segment.SyncKind]prometheus.Observer
-	queued         prometheus.Histogram
-	round          prometheus.Histogram
-	roundAppends   prometheus.Histogram
-	limits         *prometheus.CounterVec
-	damage         prometheus.Counter
+	// produceRepeated counts batches, not records, as produceErrors does.
+	produceRepeated prometheus.Counter
+	fetch           prometheus.Histogram
+	fetchRecords    prometheus.Counter
+	fetchBytes      prometheus.Counter
+	gaps            *prometheus.CounterVec
+	syncs           map[segment.SyncKind]prometheus.Observer
+	queued          prometheus.Histogram
+	round           prometheus.Histogram
+	roundAppends    prometheus.Histogram
+	limits          *prometheus.CounterVec
+	damage          prometheus.Counter
 }
 
 func newMetrics(r *prometheus.Registry) *metrics {
@@ -46,17 +48,18 @@ func newMetrics(r *prometheus.Registry) *metrics {
 		return c
 	}
 	m := &metrics{
-		registry:       r,
-		produce:        histogram("quire_produce_seconds", "Time from a produce request to its answer.", seconds),
-		produceRecords: counter("quire_produce_records_total", "Records acknowledged."),
-		produceBytes:   counter("quire_produce_bytes_total", "Bytes of batches acknowledged."),
-		produceErrors:  counter("quire_produce_errors_total", "Produce requests refused or failed."),
-		fetch:          histogram("quire_fetch_seconds", "Time that a fetch or delivery took, without waiting for records.", seconds),
-		fetchRecords:   counter("quire_fetch_records_total", "Records delivered to fetches and subscriptions."),
-		fetchBytes:     counter("quire_fetch_bytes_total", "Bytes of batches delivered."),
-		gaps:           vec("quire_gap_records_total", "Records that readers were told they do not get.", "reason"),
-		queued:         histogram("quire_append_queued_seconds", "Longest wait of a commit round's appends in the queue.", seconds),
-		round:          histogram("quire_commit_round_seconds", "Time of a commit round, its sync included.", seconds),
+		registry:        r,
+		produce:         histogram("quire_produce_seconds", "Time from a produce request to its answer.", seconds),
+		produceRecords:  counter("quire_produce_records_total", "Records acknowledged."),
+		produceBytes:    counter("quire_produce_bytes_total", "Bytes of batches acknowledged."),
+		produceErrors:   counter("quire_produce_errors_total", "Produce requests refused or failed."),
+		produceRepeated: counter("quire_produce_repeated_total", "Batches that an earlier try of their producer had appended."),
+		fetch:           histogram("quire_fetch_seconds", "Time that a fetch or delivery took, without waiting for records.", seconds),
+		fetchRecords:    counter("quire_fetch_records_total", "Records delivered to fetches and subscriptions."),
+		fetchBytes:      counter("quire_fetch_bytes_total", "Bytes of batches delivered."),
+		gaps:            vec("quire_gap_records_total", "Records that readers were told they do not get.", "reason"),
+		queued:          histogram("quire_append_queued_seconds", "Longest wait of a commit round's appends in the queue.", seconds),
+		round:           histogram("quire_commit_round_seconds", "Time of a commit round, its sync included.", seconds),
 		roundAppends: histogram("quire_commit_round_appends", "Appends made durable by one commit round.",
 			prometheus.ExponentialBuckets(1, 2, 14)),
 		limits: vec("quire_limit_hits_total", "Times that a limit was hit.", "limit"),

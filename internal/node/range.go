@@ -10,6 +10,7 @@ import (
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
+	"github.com/quirelog/quire/internal/producers"
 	"github.com/quirelog/quire/internal/segment"
 	"github.com/quirelog/quire/status"
 )
@@ -28,7 +29,13 @@ type rng struct {
 	// seg takes the appends; nil until there is a grant.
 	seg   *segment.Segment
 	bytes int64
-	first ident.Timestamp // when seg got its first batch; 0 while empty
+	first ident.Timestamp // when seg got its first records; 0 while it has none
+	// producers is what the range knows of producers; nil until it is recalled
+	// from the log. handed is behind the last batch that seg was handed. carried
+	// says that what was known at seg's head stands there, up to carryEnd.
+	producers        *producers.State
+	handed, carryEnd ident.Offset
+	carried          bool
 	// opening: a goroutine opens the next segment or ends the range, and
 	// appends wait. idle, if somebody waits for it, is closed when it is done.
 	opening bool
@@ -48,9 +55,20 @@ type pending struct {
 	// span is that of its keys, once it is located: no valid band without any.
 	span    keyspace.Band
 	located bool
-	records int
-	began   time.Time
-	done    func(ProduceResult, error)
+	// numbered is set if the batch has a producer's sequences.
+	numbered *numbered
+	records  int
+	began    time.Time
+	done     func(ProduceResult, error)
+}
+
+// size is what the append takes while it waits.
+func (p *pending) size() int64 {
+	n := int64(len(p.batch))
+	if p.numbered != nil {
+		n += numberedBytes * int64(len(p.numbered.records))
+	}
+	return n
 }
 
 // succession says why the next segment is opened.
@@ -82,7 +100,9 @@ func (r *rng) catalogRange() *catalog.Range {
 // Two calls one after the other for one topic are appended in that order. The
 // errors are topic_not_found, batch_corrupt, batch_too_large,
 // record_too_large, not_supported, disk_full, overloaded, which all mean that
-// nothing was appended, and store_failed, which leaves it unknown.
+// nothing was appended, and store_failed, which leaves it unknown. Of a batch
+// with a producer's sequences they are also those of producers.Judge, and
+// range_moved, as a *Refusal where that has more to say.
 func (b *Broker) Produce(req ProduceRequest, done func(ProduceResult, error)) {
 	began := time.Now()
 	t, err := b.lookup(req.Topic)
@@ -97,11 +117,16 @@ func (b *Broker) Produce(req ProduceRequest, done func(ProduceResult, error)) {
 	if p.located = len(state.leaves) > 1; p.located {
 		limits.Span = &p.span
 	}
-	h, err := batch.Validate(req.Batch, limits)
+	h, err := batch.ParseHeader(req.Batch)
 	if err == nil && h.HasProducer {
-		err = status.New(status.NotSupported, "producer sequences are not recognized by this version")
+		p.located = true
+		p.numbered, err = number(req.Batch, &limits, &p.span)
+	}
+	if err == nil {
+		h, err = batch.Validate(req.Batch, limits)
 	}
 	if err != nil {
+		p.numbered.release()
 		b.metrics.produceErrors.Inc()
 		done(ProduceResult{}, invalidBatch(err))
 		return
@@ -153,27 +178,56 @@ func (r *rng) append(p pending) error {
 func (r *rng) hand(p pending) error {
 	now := r.b.clock.timestamp()
 	for {
-		tail := r.seg.Tail()
-		at := max(now, tail.LastTime)
-		batch.Stamp{
-			Epoch: r.seg.Epoch(), Base: tail.Base, UserBefore: tail.UserBefore, Chain: tail.Chain, AppendTime: at,
-		}.Apply(p.batch)
-		err := r.seg.Append(p.batch, func(err error) { r.appended(p, at, err) })
-		if errors.Is(err, segment.ErrNotAtTail) {
-			continue // a full disk moved the tail back between the two calls
+		err := r.tryHand(&p, now)
+		if !errors.Is(err, segment.ErrNotAtTail) {
+			return err
 		}
-		if err == nil {
-			r.bytes += int64(len(p.batch))
-			if r.first == 0 {
-				r.first = at
-			}
-		}
-		return err
+		// A full disk has moved the tail back since it was looked at.
 	}
 }
 
+func (r *rng) tryHand(p *pending, now ident.Timestamp) error {
+	tail := r.seg.Tail()
+	at := max(now, tail.LastTime)
+	if tail.Base < r.handed || !r.carried {
+		if err := r.ready(tail, at); err != nil {
+			return err
+		}
+		tail = r.seg.Tail()
+	}
+	if p.numbered != nil {
+		if answered, err := r.judge(p, at); answered || err != nil {
+			return err
+		}
+	}
+	one := *p
+	if err := r.put(p.batch, p.records, tail, at, func(err error) { r.appended(&one, at, err) }); err != nil {
+		return err
+	}
+	if r.first == 0 {
+		r.first = at
+	}
+	if p.numbered != nil {
+		r.accept(p.numbered, tail.Base, at)
+	}
+	return nil
+}
+
+// put stamps a batch and hands it to the segment, behind the tail.
+func (r *rng) put(b []byte, records int, tail segment.Tail, at ident.Timestamp, done func(error)) error {
+	batch.Stamp{
+		Epoch: r.seg.Epoch(), Base: tail.Base, UserBefore: tail.UserBefore, Chain: tail.Chain, AppendTime: at,
+	}.Apply(b)
+	if err := r.seg.Append(b, done); err != nil {
+		return err
+	}
+	r.bytes += int64(len(b))
+	r.handed = tail.Base + ident.Offset(records)
+	return nil
+}
+
 // appended is called by the store when an append has its outcome.
-func (r *rng) appended(p pending, at ident.Timestamp, err error) {
+func (r *rng) appended(p *pending, at ident.Timestamp, err error) {
 	m := r.b.metrics
 	if err != nil {
 		m.produceErrors.Inc()
@@ -189,8 +243,8 @@ func (r *rng) appended(p pending, at ident.Timestamp, err error) {
 
 // wait keeps an append until the next segment is open.
 func (r *rng) wait(p pending, why succession) error {
-	if r.b.waitingBytes.Add(int64(len(p.batch))) > r.b.cfg.WaitingBytes {
-		r.b.waitingBytes.Add(-int64(len(p.batch)))
+	if r.b.waitingBytes.Add(p.size()) > r.b.cfg.WaitingBytes {
+		r.b.waitingBytes.Add(-p.size())
 		r.b.metrics.Limit("waiting_bytes")
 		return status.New(status.Overloaded, "too many batches wait for a segment to be opened")
 	}
@@ -224,9 +278,12 @@ func (r *rng) rest() {
 // waits is refused, and the next append tries again.
 func (r *rng) open() {
 	r.mu.Lock()
-	why := r.next
+	why, known := r.next, r.producers
 	r.mu.Unlock()
 	seg, err := r.advance(why)
+	if err == nil && known == nil {
+		known, err = r.t.recall(r.t.info(), r.catalogRange())
+	}
 	if err != nil {
 		r.release(err)
 		return
@@ -238,11 +295,21 @@ func (r *rng) open() {
 	if r.ended != nil {
 		return
 	}
+	r.producers = known
+	if r.seg != seg {
+		r.forgetFrom(seg.Tail().Base)
+		r.carried, r.handed = false, seg.Tail().Base
+	}
 	r.seg, r.bytes, r.first = seg, info.Bytes, info.FirstTime
 	waiting := r.waiting
 	r.waiting = nil
+	if tail := seg.Tail(); len(waiting) == 0 && !r.carried {
+		// What is known shall not depend on the segments before any longer. If that
+		// fails now, the next append tries again.
+		_ = r.ready(tail, max(r.b.clock.timestamp(), tail.LastTime))
+	}
 	for _, p := range waiting {
-		r.b.waitingBytes.Add(-int64(len(p.batch)))
+		r.b.waitingBytes.Add(-p.size())
 		if err := r.hand(p); err != nil {
 			r.b.refuse(&p, err)
 		}
@@ -259,7 +326,7 @@ func (r *rng) release(err error) {
 	r.rest()
 	r.mu.Unlock()
 	for _, p := range waiting {
-		r.b.waitingBytes.Add(-int64(len(p.batch)))
+		r.b.waitingBytes.Add(-p.size())
 		r.b.refuse(&p, err)
 	}
 	r.t.news.tell()

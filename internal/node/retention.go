@@ -68,7 +68,7 @@ func (r *rng) age(s catalog.Settings, now ident.Timestamp, sound bool) {
 	if !ok {
 		return
 	}
-	if tail := seg.Info().Tail; tail.Base != cr.Open.Base && since(now, tail.LastTime) > s.RetentionAge {
+	if tail := seg.Info().Tail; tail.UserBefore != cr.Open.UserBefore && since(now, tail.LastTime) > s.RetentionAge {
 		r.succeed(succeedRoll)
 	}
 }

@@ -47,6 +47,7 @@ func (t *topic) appendPart(x part) {
 // refuse answers an append that was not made.
 func (b *Broker) refuse(p *pending, err error) {
 	b.metrics.produceErrors.Inc()
+	p.numbered.release()
 	p.done(ProduceResult{}, err)
 }
 
@@ -69,6 +70,9 @@ func (s *topicState) route(t *topic, p *pending) ([]part, error) {
 	}
 	if r := s.leaf(p.span.First); r.band.Contains(p.span.Last) {
 		return []part{{r, *p}}, nil
+	}
+	if p.numbered != nil {
+		return nil, s.moved()
 	}
 	return s.cut(p)
 }
@@ -176,7 +180,7 @@ func (j *joined) one(res ProduceResult, err error) {
 // to be seen yet. What it gives is to be called when it is.
 func (t *topic) handOver(before, next *topicState) (then func()) {
 	var refused []func()
-	var begun []*rng
+	begun := t.inherit(before, next)
 	for _, r := range before.leaves {
 		if cr, ok := next.info.Range(r.id); ok && !cr.Sealed() {
 			continue
@@ -187,14 +191,14 @@ func (t *topic) handOver(before, next *topicState) (then func()) {
 		r.rest()
 		r.mu.Unlock()
 		for _, p := range waiting {
-			t.b.waitingBytes.Add(-int64(len(p.batch)))
+			t.b.waitingBytes.Add(-p.size())
 			parts, err := next.route(t, &p)
 			if err != nil {
 				refused = append(refused, func() { t.b.refuse(&p, err) })
 				continue
 			}
 			for _, x := range parts {
-				t.b.waitingBytes.Add(int64(len(x.p.batch)))
+				t.b.waitingBytes.Add(x.p.size())
 				x.to.waiting = append(x.to.waiting, x.p)
 				if !slices.Contains(begun, x.to) {
 					begun = append(begun, x.to)

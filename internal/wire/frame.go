@@ -66,6 +66,8 @@ const (
 	TypeSplitTopicResponse    Type = 29
 	TypeMergeTopicRequest     Type = 30
 	TypeMergeTopicResponse    Type = 31
+	TypeCloseProducerRequest  Type = 32
+	TypeCloseProducerResponse Type = 33
 )
 
 // messages has an empty message of each type.
@@ -94,6 +96,8 @@ var messages = map[Type]func() Message{
 	TypeSplitTopicResponse:    func() Message { return new(quirev1.SplitTopicResponse) },
 	TypeMergeTopicRequest:     func() Message { return new(quirev1.MergeTopicRequest) },
 	TypeMergeTopicResponse:    func() Message { return new(quirev1.MergeTopicResponse) },
+	TypeCloseProducerRequest:  func() Message { return new(quirev1.CloseProducerRequest) },
+	TypeCloseProducerResponse: func() Message { return new(quirev1.CloseProducerResponse) },
 }
 
 // New is an empty message of type t, or nil if there is no such type.

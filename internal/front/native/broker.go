@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 
+	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/node"
 )
@@ -34,6 +35,8 @@ type Topics interface {
 	DeleteTopic(ctx context.Context, name string) error
 	SplitTopic(ctx context.Context, name string, key []byte) error
 	MergeTopic(ctx context.Context, name string) error
+	// CloseProducer waits for nothing.
+	CloseProducer(topic string, id batch.ProducerID, session uint64) error
 }
 
 // Subscription is a topic that is pushed.

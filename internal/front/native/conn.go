@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quirelog/quire/internal/node"
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/status"
@@ -205,5 +206,10 @@ func (c *conn) fail(t wire.Type, id uint64, err error) {
 
 // tell sends an Error. That one always fits into a frame.
 func (c *conn) tell(id uint64, err error) {
-	_ = c.out.add(wire.TypeError, id, wire.ErrorMessage(err), nil, 0, nil)
+	m := wire.ErrorMessage(err)
+	var refusal *node.Refusal
+	if errors.As(err, &refusal) {
+		m.Cuts, m.Appended = positions(refusal.Cuts), refusal.Appended
+	}
+	_ = c.out.add(wire.TypeError, id, m, nil, 0, nil)
 }

@@ -10,6 +10,14 @@ import (
 	"github.com/quirelog/quire/status"
 )
 
+func positions(list []ident.Position) []uint64 {
+	var out []uint64
+	for _, p := range list {
+		out = append(out, uint64(p))
+	}
+	return out
+}
+
 func startOf(m *quirev1.Start) node.Start {
 	switch at := m.GetAt().(type) {
 	case *quirev1.Start_End:

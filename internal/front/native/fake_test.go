@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/node"
 	"github.com/quirelog/quire/status"
@@ -119,6 +120,11 @@ func (b *fakeBroker) SplitTopic(_ context.Context, name string, _ []byte) error 
 
 func (b *fakeBroker) MergeTopic(_ context.Context, name string) error {
 	_, err := b.find(name)
+	return err
+}
+
+func (b *fakeBroker) CloseProducer(topic string, _ batch.ProducerID, _ uint64) error {
+	_, err := b.find(topic)
 	return err
 }
 

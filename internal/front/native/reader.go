@@ -30,6 +30,7 @@ var requestTypes = map[wire.Type]bool{
 	wire.TypeCancel:               false,
 	wire.TypeSplitTopicRequest:    true,
 	wire.TypeMergeTopicRequest:    true,
+	wire.TypeCloseProducerRequest: true,
 }
 
 // readRequests reads frames and begins what they ask for, until the connection
@@ -177,9 +178,8 @@ func (c *conn) produce(f wire.Frame, held int64) error {
 			c.fail(wire.TypeProduceRequest, id, err)
 			return
 		}
-		m := &quirev1.ProduceResponse{AppendTimeUs: int64(res.AppendTime)}
-		for _, p := range res.Cuts {
-			m.Cuts = append(m.Cuts, uint64(p))
+		m := &quirev1.ProduceResponse{
+			AppendTimeUs: int64(res.AppendTime), Cuts: positions(res.Cuts), Repeated: res.Repeated,
 		}
 		c.acknowledge(id, m, alone)
 	})

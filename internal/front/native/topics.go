@@ -3,10 +3,12 @@ package native
 import (
 	"context"
 
+	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/node"
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/internal/wire/quirev1"
+	"github.com/quirelog/quire/status"
 )
 
 const (
@@ -70,8 +72,18 @@ func ask(ctx context.Context, b Topics, m wire.Message) (wire.Message, error) {
 		return &quirev1.SplitTopicResponse{}, b.SplitTopic(ctx, m.Name, m.AtKey)
 	case *quirev1.MergeTopicRequest:
 		return &quirev1.MergeTopicResponse{}, b.MergeTopic(ctx, m.Name)
+	case *quirev1.CloseProducerRequest:
+		return closeProducer(b, m)
 	}
 	panic("native: a request type without its case")
+}
+
+func closeProducer(b Topics, m *quirev1.CloseProducerRequest) (wire.Message, error) {
+	if len(m.Producer) != len(batch.ProducerID{}) {
+		return nil, status.New(status.InvalidArgument, "a producer is named by %d bytes, not by %d",
+			len(batch.ProducerID{}), len(m.Producer))
+	}
+	return &quirev1.CloseProducerResponse{}, b.CloseProducer(m.Topic, batch.ProducerID(m.Producer), m.Session)
 }
 
 func createTopic(ctx context.Context, b Topics, m *quirev1.CreateTopicRequest) (wire.Message, error) {

@@ -278,8 +278,13 @@ func (x *HelloResponse) GetMaxBatchBytes() uint64 {
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A code of the status table.
-	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// With range_moved: where to cut, as in ProduceResponse.
+	Cuts []uint64 `protobuf:"fixed64,3,rep,packed,name=cuts,proto3" json:"cuts,omitempty"`
+	// With partial_duplicate: the sequences of the batch that need not be sent
+	// again.
+	Appended      []uint64 `protobuf:"varint,4,rep,packed,name=appended,proto3" json:"appended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +331,20 @@ func (x *Error) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *Error) GetCuts() []uint64 {
+	if x != nil {
+		return x.Cuts
+	}
+	return nil
+}
+
+func (x *Error) GetAppended() []uint64 {
+	if x != nil {
+		return x.Appended
+	}
+	return nil
 }
 
 // TopicSettings are the settings of a topic by their names, as text.
@@ -1386,7 +1405,10 @@ type ProduceResponse struct {
 	// Where to cut from now on, by the xxh3_64 of the keys, if bands was another
 	// number or the batch went over a cut: the lowest value after each cut, or a
 	// lone 0 for none. They are hints.
-	Cuts          []uint64 `protobuf:"fixed64,2,rep,packed,name=cuts,proto3" json:"cuts,omitempty"`
+	Cuts []uint64 `protobuf:"fixed64,2,rep,packed,name=cuts,proto3" json:"cuts,omitempty"`
+	// The records had been appended before, by an earlier try. The append time is
+	// that of then, and 0 if it is forgotten.
+	Repeated      bool `protobuf:"varint,3,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1435,6 +1457,111 @@ func (x *ProduceResponse) GetCuts() []uint64 {
 	return nil
 }
 
+func (x *ProduceResponse) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
+}
+
+// CloseProducerRequest says that a producer sends nothing more.
+type CloseProducerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Topic string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	// As in its batches: 16 bytes.
+	Producer      []byte `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	Session       uint64 `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseProducerRequest) Reset() {
+	*x = CloseProducerRequest{}
+	mi := &file_quire_v1_native_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseProducerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseProducerRequest) ProtoMessage() {}
+
+func (x *CloseProducerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseProducerRequest.ProtoReflect.Descriptor instead.
+func (*CloseProducerRequest) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CloseProducerRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *CloseProducerRequest) GetProducer() []byte {
+	if x != nil {
+		return x.Producer
+	}
+	return nil
+}
+
+func (x *CloseProducerRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+type CloseProducerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseProducerResponse) Reset() {
+	*x = CloseProducerResponse{}
+	mi := &file_quire_v1_native_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseProducerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseProducerResponse) ProtoMessage() {}
+
+func (x *CloseProducerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseProducerResponse.ProtoReflect.Descriptor instead.
+func (*CloseProducerResponse) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
+}
+
 // Start says where a reading begins.
 type Start struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1451,7 +1578,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1590,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1603,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Start) GetAt() isStart_At {
@@ -1564,7 +1691,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1703,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1716,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Filter) GetBy() isFilter_By {
@@ -1647,7 +1774,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1786,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1799,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FetchRequest) GetTopic() string {
@@ -1732,7 +1859,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1871,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1884,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Delivery) GetSlices() []*Slice {
@@ -1809,7 +1936,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1948,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1961,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Slice) GetSize() uint32 {
@@ -1877,7 +2004,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_quire_v1_native_proto_msgTypes[28]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2016,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[28]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2029,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Gap) GetReason() GapReason {
@@ -1941,7 +2068,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[29]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2080,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[29]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2093,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SubscribeRequest) GetTopic() string {
@@ -2022,7 +2149,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_quire_v1_native_proto_msgTypes[30]
+	mi := &file_quire_v1_native_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2161,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[30]
+	mi := &file_quire_v1_native_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2174,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Credit) GetRecords() uint64 {
@@ -2073,7 +2200,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_quire_v1_native_proto_msgTypes[31]
+	mi := &file_quire_v1_native_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2212,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[31]
+	mi := &file_quire_v1_native_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2225,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{33}
 }
 
 var File_quire_v1_native_proto protoreflect.FileDescriptor
@@ -2117,10 +2244,12 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x06broker\x18\x02 \x01(\tR\x06broker\x12&\n" +
 	"\x0fmax_frame_bytes\x18\x03 \x01(\rR\rmaxFrameBytes\x12\"\n" +
 	"\rmax_in_flight\x18\x04 \x01(\rR\vmaxInFlight\x12&\n" +
-	"\x0fmax_batch_bytes\x18\x05 \x01(\x04R\rmaxBatchBytes\"5\n" +
+	"\x0fmax_batch_bytes\x18\x05 \x01(\x04R\rmaxBatchBytes\"e\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\x87\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
+	"\x04cuts\x18\x03 \x03(\x06R\x04cuts\x12\x1a\n" +
+	"\bappended\x18\x04 \x03(\x04R\bappended\"\x87\x01\n" +
 	"\rTopicSettings\x12;\n" +
 	"\x06values\x18\x01 \x03(\v2#.quire.v1.TopicSettings.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
@@ -2191,10 +2320,16 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x12MergeTopicResponse\"<\n" +
 	"\x0eProduceRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
-	"\x05bands\x18\x02 \x01(\rR\x05bands\"K\n" +
+	"\x05bands\x18\x02 \x01(\rR\x05bands\"g\n" +
 	"\x0fProduceResponse\x12$\n" +
 	"\x0eappend_time_us\x18\x01 \x01(\x03R\fappendTimeUs\x12\x12\n" +
-	"\x04cuts\x18\x02 \x03(\x06R\x04cuts\"v\n" +
+	"\x04cuts\x18\x02 \x03(\x06R\x04cuts\x12\x1a\n" +
+	"\brepeated\x18\x03 \x01(\bR\brepeated\"b\n" +
+	"\x14CloseProducerRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\fR\bproducer\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\"\x17\n" +
+	"\x15CloseProducerResponse\"v\n" +
 	"\x05Start\x12\x1e\n" +
 	"\tbeginning\x18\x01 \x01(\bH\x00R\tbeginning\x12\x12\n" +
 	"\x03end\x18\x02 \x01(\bH\x00R\x03end\x12\x19\n" +
@@ -2265,7 +2400,7 @@ func file_quire_v1_native_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_v1_native_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_quire_v1_native_proto_goTypes = []any{
 	(GapReason)(0),                // 0: quire.v1.GapReason
 	(Overflow)(0),                 // 1: quire.v1.Overflow
@@ -2292,19 +2427,21 @@ var file_quire_v1_native_proto_goTypes = []any{
 	(*MergeTopicResponse)(nil),    // 22: quire.v1.MergeTopicResponse
 	(*ProduceRequest)(nil),        // 23: quire.v1.ProduceRequest
 	(*ProduceResponse)(nil),       // 24: quire.v1.ProduceResponse
-	(*Start)(nil),                 // 25: quire.v1.Start
-	(*Filter)(nil),                // 26: quire.v1.Filter
-	(*FetchRequest)(nil),          // 27: quire.v1.FetchRequest
-	(*Delivery)(nil),              // 28: quire.v1.Delivery
-	(*Slice)(nil),                 // 29: quire.v1.Slice
-	(*Gap)(nil),                   // 30: quire.v1.Gap
-	(*SubscribeRequest)(nil),      // 31: quire.v1.SubscribeRequest
-	(*Credit)(nil),                // 32: quire.v1.Credit
-	(*Cancel)(nil),                // 33: quire.v1.Cancel
-	nil,                           // 34: quire.v1.TopicSettings.ValuesEntry
+	(*CloseProducerRequest)(nil),  // 25: quire.v1.CloseProducerRequest
+	(*CloseProducerResponse)(nil), // 26: quire.v1.CloseProducerResponse
+	(*Start)(nil),                 // 27: quire.v1.Start
+	(*Filter)(nil),                // 28: quire.v1.Filter
+	(*FetchRequest)(nil),          // 29: quire.v1.FetchRequest
+	(*Delivery)(nil),              // 30: quire.v1.Delivery
+	(*Slice)(nil),                 // 31: quire.v1.Slice
+	(*Gap)(nil),                   // 32: quire.v1.Gap
+	(*SubscribeRequest)(nil),      // 33: quire.v1.SubscribeRequest
+	(*Credit)(nil),                // 34: quire.v1.Credit
+	(*Cancel)(nil),                // 35: quire.v1.Cancel
+	nil,                           // 36: quire.v1.TopicSettings.ValuesEntry
 }
 var file_quire_v1_native_proto_depIdxs = []int32{
-	34, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
+	36, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
 	5,  // 1: quire.v1.Topic.settings:type_name -> quire.v1.TopicSettings
 	5,  // 2: quire.v1.CreateTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 3: quire.v1.CreateTopicResponse.topic:type_name -> quire.v1.Topic
@@ -2314,15 +2451,15 @@ var file_quire_v1_native_proto_depIdxs = []int32{
 	14, // 7: quire.v1.Range.segments:type_name -> quire.v1.Segment
 	5,  // 8: quire.v1.AlterTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 9: quire.v1.AlterTopicResponse.topic:type_name -> quire.v1.Topic
-	25, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
-	26, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
-	29, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
-	30, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
+	27, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
+	28, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
+	31, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
+	32, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
 	0,  // 14: quire.v1.Gap.reason:type_name -> quire.v1.GapReason
-	25, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
-	26, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
+	27, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
+	28, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
 	1,  // 17: quire.v1.SubscribeRequest.overflow:type_name -> quire.v1.Overflow
-	32, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
+	34, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
 	19, // [19:19] is the sub-list for method output_type
 	19, // [19:19] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
@@ -2336,13 +2473,13 @@ func file_quire_v1_native_proto_init() {
 		return
 	}
 	file_quire_v1_native_proto_msgTypes[17].OneofWrappers = []any{}
-	file_quire_v1_native_proto_msgTypes[23].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[25].OneofWrappers = []any{
 		(*Start_Beginning)(nil),
 		(*Start_End)(nil),
 		(*Start_TimeUs)(nil),
 		(*Start_Cursor)(nil),
 	}
-	file_quire_v1_native_proto_msgTypes[24].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[26].OneofWrappers = []any{
 		(*Filter_Key)(nil),
 		(*Filter_KeyPrefix)(nil),
 	}
@@ -2352,7 +2489,7 @@ func file_quire_v1_native_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_v1_native_proto_rawDesc), len(file_quire_v1_native_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
