@@ -253,6 +253,9 @@ func refused(f wire.Frame) error {
 	if err := f.Unmarshal(&e); err != nil {
 		return err
 	}
+	if len(e.Cuts) > 0 {
+		return &movedError{wire.StatusError(&e), e.Cuts}
+	}
 	return wire.StatusError(&e)
 }
 

@@ -14,9 +14,11 @@
 // [status.CodeOf]. An error that ends a write says what became of it: most
 // codes mean that nothing was written; [status.Unknown], [status.Timeout] and
 // [status.Canceled] of a request that was under way mean that it may have
-// been. The client never writes a second time by itself in such a case, unless
-// it was told to with [WithProduceRetries] or [Retries]: then a record is
-// there at least once, perhaps more often. Reads are always tried again.
+// been. A [Producer] sends again what has no answer, and the broker recognizes
+// what it has: each record is there once, in the order of its key. A plain
+// [Client.Produce] is not sent again unless [WithProduceRetries] allows it:
+// then a record is there at least once, perhaps more often. Reads are always
+// tried again.
 //
 // # Goroutines and memory
 //

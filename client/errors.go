@@ -38,6 +38,16 @@ func asBroken(err error) (*brokenError, bool) {
 	return b, ok
 }
 
+// movedError refuses a batch because it has to be cut otherwise.
+type movedError struct {
+	err  *status.Error
+	cuts []uint64
+}
+
+func (e *movedError) Error() string { return e.err.Error() }
+
+func (e *movedError) Unwrap() error { return e.err }
+
 // outcome is what a caller is told of err, which may be a *brokenError.
 func outcome(err error, write bool) error {
 	broken, is := asBroken(err)

@@ -83,6 +83,9 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Unlock()
 
 	err := p.Flush(ctx)
+	if ctx.Err() == nil {
+		p.farewell(ctx)
+	}
 	p.cancel()
 	<-p.done
 	p.mu.Lock()

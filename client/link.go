@@ -65,6 +65,16 @@ func (l *link) once(ctx context.Context) error {
 	}
 }
 
+// present gives the connection that there is, or nil.
+func (l *link) present() *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || l.conn.broken() {
+		return nil
+	}
+	return l.conn
+}
+
 // get gives a connection that works as far as is known. It waits for one until
 // ctx ends or patience is over.
 func (l *link) get(ctx context.Context, p *patience) (*conn, error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/internal/wire/quirev1"
+	"github.com/quirelog/quire/status"
 )
 
 // pack is one batch of a producer, from its first record until its callbacks
@@ -22,8 +23,13 @@ type pack struct {
 	records int
 	// bytes is what the pack takes of the producer's buffer.
 	bytes int
-	// first is the number of its first record, counted by the producer.
-	first uint64
+	// first and last are the sequences of its first and its last record.
+	first, last uint64
+	// fields are the producer fields of the batch, as they are when it is made.
+	fields batch.Producer
+	// sent says that the payload has been on its way, so that it may not be
+	// written to any more.
+	sent bool
 	// since is when its first record came; kept only for a linger.
 	since time.Time
 	// dones are the callbacks of its records, in their order; those behind the
@@ -32,14 +38,17 @@ type pack struct {
 	dones     []func(error)
 	completed int
 
-	// band is where its keys are.
+	// band is where its records are; era counts the cuts that the producer has
+	// heard of, up to those that the band is from.
 	band keyspace.Band
+	era  int
 	// bands is how many lanes there were when it was sent last.
 	bands int
 
 	state packState
-	// unknowns counts the connections that broke while they had the batch.
-	unknowns int
+	// unknown is since when the outcome of a try is not known; zero if there is
+	// no such try.
+	unknown time.Time
 	// refusal is why the broker refused it for now, if it did.
 	refusal error
 	err     error // why it failed, once settled
@@ -65,20 +74,24 @@ func (k *pack) answer(f wire.Frame) (bool, error) {
 		return false, err
 	}
 	k.p.settle(k, nil)
-	k.p.learn(resp.Cuts)
+	if len(resp.Cuts) > 0 {
+		k.p.mu.Lock()
+		k.p.learn(resp.Cuts)
+		k.p.mu.Unlock()
+	}
 	return true, nil
 }
 
 // fail is the handler's.
 func (k *pack) fail(err error) {
 	if !k.p.ground(k, err) {
-		k.p.settle(k, outcome(err, true))
+		k.p.settle(k, asStatus(status.Internal, outcome(err, true)))
 	}
 }
 
 // settle notes the outcome. The caller holds the producer's lock.
 func (k *pack) settle(err error) {
-	if k.unknowns > 0 {
+	if !k.unknown.IsZero() {
 		err = afterUnknown(err)
 	}
 	k.state, k.err = settled, err

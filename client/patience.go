@@ -30,14 +30,25 @@ const refusedTries = 5
 // passing says whether a refusal had no effect and may be gone in a moment.
 func passing(err error) bool {
 	switch status.CodeOf(err) {
-	case status.Overloaded, status.RangeMoved, status.Unavailable:
+	case status.Overloaded, status.Unavailable:
+		return true
+	}
+	return soon(err)
+}
+
+// soon says whether a refused batch may well be taken as it is sent next: cut
+// otherwise, or when those before it have arrived.
+func soon(err error) bool {
+	switch status.CodeOf(err) {
+	case status.RangeMoved, status.OutOfOrder, status.WindowFull:
 		return true
 	}
 	return false
 }
 
 // bear says whether a request that was refused with err shall be made again,
-// after a pause that grows from firstRefused to lastRefused.
+// after a pause that grows from firstRefused to lastRefused; the first soonTries
+// need none if they may help.
 func (p *patience) bear(ctx context.Context, err error, limit time.Duration) bool {
 	p.refused++
 	switch {
@@ -49,12 +60,16 @@ func (p *patience) bear(ctx context.Context, err error, limit time.Duration) boo
 		return false
 	}
 	defer p.spend(time.Now())
+	if p.refused <= soonTries && soon(err) {
+		return true
+	}
 	d := min(firstRefused<<min(p.refused-1, 10), lastRefused)
 	pause(ctx, d-time.Duration(rand.Int64N(int64(d)/4)))
 	return true
 }
 
 const (
+	soonTries    = 3
 	firstRefused = 10 * time.Millisecond
 	lastRefused  = time.Second
 )

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,8 @@ type peer struct {
 	t  *testing.T
 	nc net.Conn
 	r  *wire.Reader
+
+	last uint64 // the request that place read
 }
 
 // accept waits for a client and shakes hands.
@@ -128,6 +131,19 @@ func (p *peer) produce() (uint64, []string) {
 	p.t.Helper()
 	f := p.next(wire.TypeProduceRequest)
 	return f.ID, values(p.t, f.Payload)
+}
+
+// place reads a produce request and says where its records are in the order of
+// their producer.
+func (p *peer) place() string {
+	p.t.Helper()
+	f := p.next(wire.TypeProduceRequest)
+	p.last = f.ID
+	h, err := batch.ProducerOf(f.Payload)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return fmt.Sprintf("%s after %d, settled %d", strings.Join(values(p.t, f.Payload), " "), h.Prev, h.Floor)
 }
 
 func (p *peer) ack(id uint64) {

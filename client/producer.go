@@ -11,7 +11,6 @@ import (
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
-	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/record"
 )
@@ -25,15 +24,26 @@ import (
 // what is sent meanwhile gathers and goes with the next, so that a lone record
 // is fast and many fill large batches.
 //
+// Records are numbered, so that the broker recognizes what it has: a batch
+// without an answer is sent again as long as the client tries to reach a broker
+// (see [WithReconnectTimeout]) and for an hour at most, and is there once,
+// through restarts of the broker, splits and merges. The numbers are those of
+// this Producer: what another one sends, also of the same program started again,
+// is new to the broker.
+//
 // When a batch fails, its records are not written, their callbacks are told,
-// and later batches go on. With [status.Unknown] they may have been written, or
-// may be written a moment later, after records that were sent after them: the
-// broker may still find them in a connection that broke on this side.
+// and later batches go on. [status.Unknown] says that they may have been written,
+// and is what is left when the time is over or the producer is closed.
 type Producer struct {
 	c     *Client
 	topic *quirev1.ProduceRequest
 	cfg   producerConfig
 	err   error // an option that is out of bounds
+
+	// id and session are in every batch, so that the broker recognizes one that
+	// it has.
+	id      batch.ProducerID
+	session uint64
 
 	// ctx ends when the client is closed or Close gives up.
 	ctx    context.Context
@@ -51,13 +61,12 @@ type Producer struct {
 	// ready is full and waits to be sent; flight was sent at least once and is
 	// not completed. Within a lane all are in the order of Send. flying counts
 	// those of flight that the connection has.
-	lanes []*pack
-	cuts  []ident.Position
-	// keyless is the lane in which records without a key gather now.
-	keyless int
-	ready   []*pack
-	flight  []*pack
-	flying  int
+	lanes  []*pack
+	cuts   []ident.Position
+	era    int // of these cuts, counted
+	ready  []*pack
+	flight []*pack
+	flying int
 	// order says, in the order of Send, in which packs the records are that are
 	// not completed.
 	order []span
@@ -92,6 +101,8 @@ func (c *Client) NewProducer(topic string, opts ...ProducerOption) *Producer {
 		done:       make(chan struct{}),
 		wake:       make(chan struct{}, 1),
 		settledAny: make(chan struct{}, 1),
+		id:         drawID(),
+		session:    1,
 	}
 	p.cfg, p.err = newProducerConfig(opts)
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
@@ -138,27 +149,24 @@ type span struct {
 	n int
 }
 
-// lane is where a record gathers. Those without a key go to each lane in turn,
-// pack by pack.
-func (p *Producer) lane(rec *record.Record) int {
-	switch {
-	case len(p.cuts) == 0:
+// laneOf is where a record with this sequence gathers.
+func (p *Producer) laneOf(rec *record.Record, sequence uint64) int {
+	if len(p.cuts) == 0 {
 		return 0
-	case rec.Key == nil:
-		return p.keyless
 	}
-	at := keyspace.PositionOf(rec.Key)
+	return p.laneAt(p.positionOf(rec.Key, sequence))
+}
+
+func (p *Producer) laneAt(at ident.Position) int {
 	return sort.Search(len(p.cuts), func(i int) bool { return at < p.cuts[i] })
 }
 
-// learn takes over where the broker keeps keys apart. What has gathered goes as
-// it is: the broker cuts it.
+// learn takes over where the broker keeps keys apart. What has gathered is sent
+// before anything that comes now. The caller holds the lock.
 func (p *Producer) learn(cuts []uint64) {
 	if len(cuts) == 0 {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if slices.EqualFunc(p.cuts, cuts, func(a ident.Position, b uint64) bool { return uint64(a) == b }) {
 		return
 	}
@@ -169,7 +177,8 @@ func (p *Producer) learn(cuts []uint64) {
 			p.cuts = append(p.cuts, ident.Position(c))
 		}
 	}
-	p.lanes, p.keyless = make([]*pack, len(p.cuts)+1), 0
+	p.lanes = make([]*pack, len(p.cuts)+1)
+	p.era++
 }
 
 // oldest is the pack that has gathered for longest, or nil.
@@ -185,7 +194,8 @@ func (p *Producer) oldest() (lane int, k *pack) {
 // add adds a record of about size bytes to the pack that gathers in its lane, or
 // to the next one.
 func (p *Producer) add(rec *record.Record, size int, done func(error)) error {
-	lane := p.lane(rec)
+	sequence := p.accepted + 1
+	lane := p.laneOf(rec, sequence)
 	k := p.lanes[lane]
 	if k != nil && !k.fits(size, &p.cfg) {
 		p.turn(lane)
@@ -194,14 +204,14 @@ func (p *Producer) add(rec *record.Record, size int, done func(error)) error {
 	before, err := 0, batch.ErrFull
 	if k != nil {
 		before = k.builder.Size()
-		if err = k.builder.AddRecord(rec); errors.Is(err, batch.ErrFull) {
+		if err = k.builder.AddNumbered(rec, sequence); errors.Is(err, batch.ErrFull) {
 			p.turn(lane)
 		}
 	}
 	if errors.Is(err, batch.ErrFull) {
 		k = p.newPack(lane)
 		before = k.builder.Size()
-		if err = k.builder.AddRecord(rec); err != nil {
+		if err = k.builder.AddNumbered(rec, sequence); err != nil {
 			p.spare(k)
 		} else {
 			p.lanes[lane] = k
@@ -235,6 +245,7 @@ func (p *Producer) took(k *pack, bytes int, done func(error)) {
 		bytes += doneSize
 	}
 	k.bytes += bytes
+	k.last = p.accepted
 	p.buffered += bytes
 	if k.records == 1 {
 		k.first = p.accepted
@@ -267,9 +278,6 @@ func sizeOf(rec *record.Record) int {
 func (p *Producer) turn(lane int) {
 	k := p.lanes[lane]
 	p.lanes[lane] = nil
-	if lane == p.keyless {
-		p.keyless = (lane + 1) % len(p.lanes)
-	}
 	if len(p.spares) == 0 && p.builders >= maxBuilders+len(p.lanes)-1 {
 		k.payload = k.builder.Finish()
 		p.spare(k)
@@ -295,25 +303,22 @@ func (p *Producer) turnAll() {
 const maxBuilders = 4
 
 func (p *Producer) newPack(lane int) *pack {
-	k := &pack{p: p, band: keyspace.Full()}
-	if lane > 0 {
-		k.band.First = p.cuts[lane-1]
-	}
-	if lane < len(p.cuts) {
-		k.band.Last = p.cuts[lane] - 1
-	}
+	k := &pack{p: p, era: p.era}
+	k.speakFor(p.bandOf(lane))
 	if n := len(p.spares); n > 0 {
 		k.builder, p.spares = p.spares[n-1], p.spares[:n-1]
 	} else {
-		k.builder = batch.NewBuilder(p.cfg.batchOptions())
+		k.builder = new(batch.Builder)
 		p.builders++
 	}
+	k.builder.Reset(p.cfg.batchOptions(&k.fields))
 	return k
 }
 
 // spare takes the builder of a pack that needs it no more. The caller holds
 // the lock.
 func (p *Producer) spare(k *pack) {
+	k.builder.Reset(batch.Options{}) // it shall not keep the pack
 	p.spares = append(p.spares, k.builder)
 	k.builder = nil
 }

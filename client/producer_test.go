@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quirelog/quire/internal/wire"
+	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/record"
 	"github.com/quirelog/quire/status"
 )
@@ -264,7 +265,9 @@ func TestSendRefusesARecordOverItsLimitsAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestABrokenConnectionMakesWhatWasSentUnknownAndSendsTheRest(t *testing.T) {
+// What was sent goes again with its sequences, in order, and says what came
+// before it.
+func TestABrokenConnectionSendsEverythingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(2))
@@ -272,18 +275,25 @@ func TestABrokenConnectionMakesWhatWasSentUnknownAndSendsTheRest(t *testing.T) {
 		var o outcomes
 		o.send(t, p, "1", "2", "3", "4")
 		b := n.accept()
-		b.produce()
-		b.produce()
+		want(t, b.place(), "1 after 0, settled 0")
+		want(t, b.place(), "2 after 1, settled 0")
 		b.hangUp()
 		b = n.accept()
-		for _, v := range []string{"3", "4"} {
-			id, vals := b.produce()
-			want(t, vals, []string{v})
-			b.ack(id)
+		want(t, b.place(), "1 after 0, settled 0")
+		first := b.last
+		want(t, b.place(), "2 after 1, settled 0")
+		b.ack(first)
+		second := b.last
+		want(t, b.place(), "3 after 2, settled 1")
+		b.ack(second)
+		third := b.last
+		want(t, b.place(), "4 after 3, settled 2")
+		b.ack(third)
+		b.ack(b.last)
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		err := p.Flush(t.Context())
-		wantCode(t, err, status.Unknown)
-		want(t, o.String(), "1:unknown_outcome 2:unknown_outcome 3:ok 4:ok")
+		want(t, o.String(), "1:ok 2:ok 3:ok 4:ok")
 	})
 }
 
@@ -300,20 +310,22 @@ func TestWhatWasNotSentWholeKeepsItsPlace(t *testing.T) {
 		synctest.Wait() // two more wait for the broker to read
 		b.hangUp()
 		b = n.accept()
-		for _, v := range []string{"2", "3", "4"} {
+		for _, v := range []string{"1", "2", "3", "4"} {
 			id, vals := b.produce()
 			want(t, vals, []string{v})
 			b.ack(id)
 		}
-		wantCode(t, p.Flush(t.Context()), status.Unknown)
-		want(t, o.String(), "1:unknown_outcome 2:ok 3:ok 4:ok")
+		if err := p.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, o.String(), "1:ok 2:ok 3:ok 4:ok")
 	})
 }
 
-func TestRetriesSendInOrderAgain(t *testing.T) {
+func TestWhatIsLeftIsSentInOrderAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
-		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(3), Retries(1))
+		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(3))
 		defer closeNow(t, p)
 		var o outcomes
 		o.send(t, p, "1", "2", "3", "4")
@@ -366,26 +378,6 @@ func TestRefusedBatchesAreSentAgainInOrder(t *testing.T) {
 	})
 }
 
-func TestARefusedBatchIsNotSentAfterALaterOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(t)
-		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(2))
-		defer closeNow(t, p)
-		var o outcomes
-		o.send(t, p, "1", "2", "3")
-		b := n.accept()
-		first, _ := b.produce()
-		second, _ := b.produce()
-		b.refuse(first, status.Overloaded, "busy")
-		b.ack(second)
-		id, vals := b.produce()
-		want(t, vals, []string{"3"})
-		b.ack(id)
-		wantCode(t, p.Flush(t.Context()), status.Overloaded)
-		want(t, o.String(), "1:overloaded 2:ok 3:ok")
-	})
-}
-
 func TestABrokerThatStaysOverloadedMakesRecordsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
@@ -418,7 +410,7 @@ func TestABrokerThatStaysOverloadedMakesRecordsFail(t *testing.T) {
 func TestCallbacksStayInOrderWhenALaterBatchWasAnsweredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
-		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(2), Retries(1))
+		p := n.client().NewProducer("orders", BatchRecords(1), MaxInFlight(2))
 		defer closeNow(t, p)
 		var o outcomes
 		o.send(t, p, "1", "2")
@@ -443,7 +435,7 @@ func TestCallbacksStayInOrderWhenALaterBatchWasAnsweredFirst(t *testing.T) {
 func TestWhatMayHaveBeenWrittenStaysUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
-		p := n.client().NewProducer("orders", Retries(1))
+		p := n.client().NewProducer("orders")
 		defer closeNow(t, p)
 		var o outcomes
 		o.send(t, p, "1")
@@ -458,16 +450,17 @@ func TestWhatMayHaveBeenWrittenStaysUnknown(t *testing.T) {
 	})
 }
 
-func TestRetriesEnd(t *testing.T) {
+func TestWhatIsNotKnownIsNotSentForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
-		p := n.client().NewProducer("orders", Retries(2))
+		p := n.client().NewProducer("orders")
 		defer closeNow(t, p)
 		var o outcomes
 		o.send(t, p, "1")
 		for range 3 {
 			b := n.accept()
 			b.produce()
+			time.Sleep(retryTime / 2)
 			b.hangUp()
 		}
 		wantCode(t, p.Flush(t.Context()), status.Unknown)
@@ -665,7 +658,10 @@ func TestCompressedBatchesArrive(t *testing.T) {
 				t.Errorf("%d bytes for %d", len(f.Payload), len(long))
 			}
 			b.ack(f.ID)
-			if err := p.Close(t.Context()); err != nil {
+			closed := background(func() error { return p.Close(t.Context()) })
+			bye := b.next(wire.TypeCloseProducerRequest)
+			b.send(wire.TypeCloseProducerResponse, bye.ID, &quirev1.CloseProducerResponse{})
+			if err := <-closed; err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -51,7 +51,6 @@ type producerConfig struct {
 	maxInFlight  int
 	maxBuffered  int
 	compression  Compression
-	retries      int
 }
 
 func newProducerConfig(opts []ProducerOption) (producerConfig, error) {
@@ -79,7 +78,6 @@ func (cfg *producerConfig) check() error {
 		{"MaxInFlight", cfg.maxInFlight, MaxMaxInFlight, 1},
 		{"MaxBuffered", cfg.maxBuffered, 1 << 40, 1},
 		{"WithCompression", int(cfg.compression), int(CompressionZstd), 0},
-		{"Retries", cfg.retries, 1 << 30, 0},
 	} {
 		if o.value < o.least || o.value > o.most {
 			return invalid("producer option %s is %d, allowed are %d to %d",
@@ -89,15 +87,16 @@ func (cfg *producerConfig) check() error {
 	return nil
 }
 
-func (cfg *producerConfig) batchOptions() batch.Options {
+// batchOptions are those of a batch whose producer fields will be in fields.
+func (cfg *producerConfig) batchOptions(fields *batch.Producer) batch.Options {
+	o := batch.Options{Producer: fields}
 	switch cfg.compression {
 	case CompressionS2:
-		return batch.Options{Compression: batch.S2}
+		o.Compression = batch.S2
 	case CompressionZstd:
-		return batch.Options{Compression: batch.Zstd}
-	default:
-		return batch.Options{}
+		o.Compression = batch.Zstd
 	}
+	return o
 }
 
 // Linger lets a batch that is not full wait so long for more records before it
@@ -137,11 +136,4 @@ func MaxBuffered(bytes int) ProducerOption {
 // WithCompression compresses batches; default [CompressionNone].
 func WithCompression(c Compression) ProducerOption {
 	return func(cfg *producerConfig) { cfg.compression = c }
-}
-
-// Retries is how often a batch is sent again whose outcome is unknown because
-// the connection broke; default 0. With retries a record may be there more
-// than once; the first time each record appears, they are in order.
-func Retries(n int) ProducerOption {
-	return func(cfg *producerConfig) { cfg.retries = n }
 }

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -24,7 +25,8 @@ type restartable struct {
 	t      *testing.T
 	mu     sync.Mutex
 	conns  []net.Conn // of its clients, at their end
-	fs     vfs.FS
+	fs     *vfs.MemFS
+	rng    *rand.Rand
 	addr   atomic.Pointer[string]
 	node   *node.Broker
 	server *native.Server
@@ -32,7 +34,7 @@ type restartable struct {
 }
 
 func startBroker(t *testing.T) *restartable {
-	r := &restartable{t: t, fs: vfs.NewMem()}
+	r := &restartable{t: t, fs: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
@@ -101,11 +103,31 @@ func (r *restartable) client() *client.Client {
 	return c
 }
 
-// load is a producer that counts upwards, and what became of its records.
+// crash takes the broker's power: it comes back with what was synced and, of the
+// rest, what chance has written.
+func (r *restartable) crash() {
+	r.t.Helper()
+	left := r.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: r.rng})
+	r.cut()
+	r.stop()
+	r.fs = left
+	r.start()
+}
+
+// load is a producer that counts upwards, over some keys and none.
 type load struct {
-	acked, unknown, lost map[int]bool
-	next                 int
-	acks                 chan int
+	next int
+	acks chan int
+}
+
+const loadKeys = 5
+
+// keyOf is the key of a record; each sixth has none.
+func keyOf(i int) []byte {
+	if i%(loadKeys+1) == loadKeys {
+		return nil
+	}
+	return strconv.AppendInt([]byte("key "), int64(i%(loadKeys+1)), 10)
 }
 
 // run sends until stop is closed.
@@ -117,20 +139,14 @@ func (l *load) run(t *testing.T, p *client.Producer, stop <-chan struct{}) {
 		default:
 		}
 		i := l.next
-		rec := record.Record{Key: []byte("k"), Value: []byte(strconv.Itoa(i))}
+		rec := record.Record{Key: keyOf(i), Value: []byte(strconv.Itoa(i))}
 		err := p.Send(t.Context(), rec, func(err error) {
-			switch status.CodeOf(err) {
-			case "":
-				l.acked[i] = true
-				select {
-				case l.acks <- i:
-				default:
-				}
-			case status.Unknown:
-				l.unknown[i] = true
-			default:
+			if err != nil {
 				t.Errorf("record %d: %v", i, err)
-				l.lost[i] = true
+			}
+			select {
+			case l.acks <- i:
+			default:
 			}
 		})
 		if err != nil {
@@ -140,10 +156,10 @@ func (l *load) run(t *testing.T, p *client.Producer, stop <-chan struct{}) {
 	}
 }
 
-// trouble has a producer and a subscriber work while their broker is in trouble
-// again and again, and checks that the subscriber gets what was acknowledged,
-// in order and once.
-func trouble(t *testing.T, befall func(*restartable)) *load {
+// trouble has a producer and a subscriber work while something befalls their
+// broker again and again. Every record is acknowledged, and the subscriber gets
+// each once, those of a key in order.
+func trouble(t *testing.T, rounds int, befall func(r *restartable, round int)) {
 	r := startBroker(t)
 	c := r.client()
 	if _, err := c.CreateTopic(t.Context(), "numbers", client.TopicConfig{}); err != nil {
@@ -153,77 +169,124 @@ func trouble(t *testing.T, befall func(*restartable)) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{acked: map[int]bool{}, unknown: map[int]bool{}, lost: map[int]bool{}, acks: make(chan int)}
+	l := &load{acks: make(chan int)}
 	p := c.NewProducer("numbers", client.BatchRecords(20), client.MaxBuffered(32<<10))
 	stop := make(chan struct{})
 	var sender sync.WaitGroup
 	sender.Go(func() { l.run(t, p, stop) })
-
-	const rounds = 3
-	for range rounds {
+	for round := range rounds {
 		for range 200 {
 			<-l.acks
 		}
-		befall(r)
+		befall(r, round)
 	}
-	last := <-l.acks
+	<-l.acks
 	close(stop)
 	sender.Wait()
-	_ = p.Close(t.Context()) // says that outcomes are unknown, which the load knows
-
-	l.check(t, sub, last)
-	return l
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.check(t, sub)
 }
 
-// check reads up to the record last. What was acknowledged comes in order and
-// all of it; a record whose outcome is unknown may come late, since the broker
-// may find it in the old connection after it has read from the new one.
-// Nothing comes twice, and nothing that was never sent.
-func (l *load) check(t *testing.T, sub *client.Subscription, last int) {
-	seen := map[int]bool{}
-	before := -1
+// check reads as many records as were sent.
+func (l *load) check(t *testing.T, sub *client.Subscription) {
+	seen := make([]bool, l.next)
+	last := map[string]int{}
+	left := l.next
 	for rec, err := range sub.All() {
 		if err != nil {
 			t.Fatal(err)
 		}
 		i, err := strconv.Atoi(string(rec.Value))
-		switch {
-		case err != nil || !l.acked[i] && !l.unknown[i]:
+		key := string(keyOf(i))
+		switch before, some := last[key]; {
+		case err != nil || i < 0 || i >= l.next || string(rec.Key) != key:
 			t.Fatalf("record %q was read and never written", rec.Value)
 		case seen[i]:
 			t.Fatalf("record %d came twice", i)
-		case l.acked[i] && i < before:
-			t.Fatalf("record %d came after %d", i, before)
+		case some && i < before && rec.Key != nil:
+			t.Fatalf("record %d of its key came after %d", i, before)
 		}
-		seen[i] = true
-		if l.acked[i] {
-			before = i
-		}
-		if i == last {
-			break
-		}
-	}
-	for i := range last {
-		if l.acked[i] && !seen[i] {
-			t.Errorf("record %d was acknowledged and not read", i)
+		seen[i], last[key] = true, i
+		if left--; left == 0 {
+			return
 		}
 	}
 }
 
-func TestARestartInOrderLosesNothingAndLeavesNothingUnknown(t *testing.T) {
-	l := trouble(t, (*restartable).restart)
-	if len(l.unknown) > 0 {
-		t.Errorf("%d records have an unknown outcome", len(l.unknown))
-	}
+func TestARestartWritesEveryRecordOnce(t *testing.T) {
+	trouble(t, 3, func(r *restartable, _ int) { r.restart() })
 }
 
-func TestCutConnectionsLoseNothingThatWasAcknowledged(t *testing.T) {
-	trouble(t, (*restartable).cut)
+func TestACutConnectionWritesEveryRecordOnce(t *testing.T) {
+	trouble(t, 5, func(r *restartable, _ int) { r.cut() })
 }
 
-func TestRestartsWithCutConnectionsLoseNothingThatWasAcknowledged(t *testing.T) {
-	trouble(t, func(r *restartable) {
+func TestACrashWritesEveryRecordOnce(t *testing.T) {
+	trouble(t, 3, func(r *restartable, _ int) { r.crash() })
+}
+
+func TestSplitsAndMergesWriteEveryRecordOnce(t *testing.T) {
+	trouble(t, 12, func(r *restartable, round int) { r.reshape(round) })
+}
+
+func TestCrashesAmongSplitsAndMergesWriteEveryRecordOnce(t *testing.T) {
+	trouble(t, 8, func(r *restartable, round int) {
 		r.cut()
-		r.restart()
+		r.reshape(round)
+		if round%2 == 1 {
+			r.crash()
+		}
 	})
+}
+
+// reshape splits the topic three times, then merges it twice, and so on. A range
+// with one key is not split.
+func (r *restartable) reshape(round int) {
+	r.t.Helper()
+	var err error
+	if round%5 < 3 {
+		err = r.node.SplitTopic(r.t.Context(), "numbers", nil)
+	} else {
+		err = r.node.MergeTopic(r.t.Context(), "numbers")
+	}
+	if err != nil && status.CodeOf(err) != status.InvalidArgument {
+		r.t.Error(err)
+	}
+}
+
+// Records without a key go to all ranges.
+func TestRecordsWithoutAKeySpread(t *testing.T) {
+	r := startBroker(t)
+	c := r.client()
+	if _, err := c.CreateTopic(t.Context(), "numbers", client.TopicConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		r.reshape(round)
+	}
+	p := c.NewProducer("numbers")
+	const records = 64 << 10
+	for range records {
+		if err := p.Send(t.Context(), record.Record{Value: []byte("v")}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.node.DescribeTopic(t.Context(), "numbers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all uint64
+	for _, rng := range d.Ranges {
+		if all += rng.Records; len(rng.Children) == 0 && rng.Records < records/64 {
+			t.Errorf("range %v has %d of %d records", rng.ID, rng.Records, records)
+		}
+	}
+	if all != records {
+		t.Errorf("%d records of %d", all, records)
+	}
 }

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
 	"github.com/quirelog/quire/internal/wire"
+	"github.com/quirelog/quire/status"
 )
 
 // smallFlight is how many batches may be under way when one more is sent that
@@ -104,12 +106,14 @@ func (p *Producer) due() (bool, time.Duration) {
 		return true, 0
 	case p.flying >= p.cfg.maxInFlight:
 		return false, 0
-	case len(p.ready) > 0 || p.flying < len(p.flight) && p.grounded() != nil:
+	case p.flying < len(p.flight) && p.grounded() != nil:
 		return true, 0
+	case len(p.ready) > 0:
+		return p.follows(p.ready[0]), 0
 	}
 	_, k := p.oldest()
 	switch {
-	case k == nil:
+	case k == nil || !p.follows(k):
 		return false, 0
 	case p.flushTo >= k.first:
 		return true, 0
@@ -141,9 +145,13 @@ func (p *Producer) send(cn *conn) {
 	if k == nil {
 		return
 	}
-	p.seal(k)
+	err := p.finish(k)
+	if err != nil {
+		p.settle(k, err)
+		return
+	}
 	p.topic.Bands = uint32(k.bands)
-	_, err := cn.start(p.ctx, wire.TypeProduceRequest, p.topic, k.payload, k)
+	_, err = cn.start(p.ctx, wire.TypeProduceRequest, p.topic, k.payload, k)
 	if err == nil {
 		return
 	}
@@ -153,15 +161,28 @@ func (p *Producer) send(cn *conn) {
 	k.fail(err)
 }
 
-// seal makes the batch of a pack that gathers no more.
-func (p *Producer) seal(k *pack) {
+// seal makes the batch of a pack that gathers no more, and says whether it did.
+func (p *Producer) seal(k *pack) bool {
 	if k.builder == nil {
-		return
+		return false
 	}
 	k.payload = k.builder.Finish()
 	p.mu.Lock()
 	p.spare(k)
 	p.mu.Unlock()
+	return true
+}
+
+// finish makes the payload of a pack that is launched what its fields say.
+func (p *Producer) finish(k *pack) (err error) {
+	if k.sent {
+		k.payload = bytes.Clone(k.payload) // a broken connection may still read it
+	}
+	if !p.seal(k) {
+		err = k.fields.Renew(k.payload)
+	}
+	k.sent = true
+	return asStatus(status.Internal, err)
 }
 
 // sealAhead seals a pack that must wait. So there are few builders, which stay
@@ -204,6 +225,11 @@ func (p *Producer) launch() *pack {
 		p.ready = p.ready[1:]
 		p.flight = append(p.flight, k)
 	}
+	if p.straddles(k) {
+		k = p.divide(k)
+	}
+	k.fields.First = k.first
+	k.fields.Floor, k.fields.Prev = p.before(k)
 	k.state, k.refusal, k.bands = flying, nil, len(p.lanes)
 	p.flying++
 	return k

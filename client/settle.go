@@ -1,14 +1,16 @@
 package client
 
 import (
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/quirelog/quire/status"
 )
 
 // ground takes a batch back that was refused for now, or whose connection
-// broke, to send it again. It is false if that is not allowed. The batch keeps
-// its place in flight.
+// broke, to send it again: the broker recognizes what it has. It is false if
+// another try would end in the same way. The batch keeps its place in flight.
 func (p *Producer) ground(k *pack, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -18,18 +20,24 @@ func (p *Producer) ground(k *pack, err error) bool {
 		return false
 	case !is && !passing(err), is && final(broken.cause):
 		return false
-	case is && broken.sent && k.unknowns >= p.cfg.retries:
-		return false
 	case !is:
 		k.refusal = err
-	case broken.sent:
-		k.unknowns++
+	case broken.sent && k.unknown.IsZero():
+		k.unknown = time.Now()
+	}
+	var moved *movedError
+	if errors.As(err, &moved) {
+		p.learn(moved.cuts)
 	}
 	k.state, p.returned = grounded, true
 	p.flying--
 	signal(p.wake)
 	return true
 }
+
+// retryTime is how long a batch is sent again whose outcome is not known. A
+// broker remembers what it has had from a producer for longer.
+const retryTime = time.Hour
 
 // regrouping says whether batches came back since the last regroup.
 func (p *Producer) regrouping() bool {
@@ -38,32 +46,22 @@ func (p *Producer) regrouping() bool {
 	return p.returned
 }
 
-// regroup is called when all batches have landed. A batch that was refused
-// while a later one with the same keys may have been written cannot be sent
-// again without breaking their order: it has failed. Of the others it gives the
-// refusal, if there is one. The caller holds the lock.
+// regroup is called when all batches have landed, and gives the first refusal of
+// those that came back, if there is one. What came back too often stays unknown.
+// The caller holds the lock.
 func (p *Producer) regroup() (refusal error) {
 	p.returned = false
-	for i, k := range p.flight {
+	for _, k := range p.flight {
 		switch {
-		case k.state == settled || k.refusal == nil:
-		case slices.ContainsFunc(p.flight[i+1:], k.overtakenBy):
-			k.settle(k.refusal)
+		case k.state != grounded:
+		case !k.unknown.IsZero() && time.Since(k.unknown) > retryTime:
+			k.settle(status.New(status.Unknown, "no answer to a request that was sent again for %s", retryTime))
 			signal(p.settledAny)
-		default:
+		case refusal == nil:
 			refusal = k.refusal
 		}
 	}
 	return refusal
-}
-
-// overtakenBy says whether a later pack that may have keys of k may have been
-// written.
-func (k *pack) overtakenBy(later *pack) bool {
-	if _, both := k.band.Intersect(later.band); !both || later.state != settled {
-		return false
-	}
-	return later.err == nil || status.CodeOf(later.err) == status.Unknown
 }
 
 // settle notes the outcome of a batch in flight; the first one stays.
@@ -96,7 +94,6 @@ func (p *Producer) giveUp(err error) {
 	}
 	for _, k := range p.ready {
 		if k.builder != nil {
-			k.builder.Reset(p.cfg.batchOptions())
 			p.spare(k)
 		}
 		k.settle(err)
