@@ -12,6 +12,7 @@ import (
 	"github.com/quirelog/quire/internal/producers"
 	"github.com/quirelog/quire/internal/wire"
 	"github.com/quirelog/quire/internal/wire/quirev1"
+	"github.com/quirelog/quire/status"
 )
 
 // A producer numbers its records in the order of Send, and says in each batch
@@ -23,6 +24,39 @@ func drawID() batch.ProducerID {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	return producers.DrawnID(random)
+}
+
+// begin makes the identity of the producer. It asks the broker for that of one
+// that has a name.
+func (p *Producer) begin() error {
+	if p.session > 0 {
+		return nil
+	}
+	if p.cfg.name == "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.id, p.session = drawID(), 1
+		return nil
+	}
+	var resp quirev1.OpenProducerResponse
+	_, err := p.c.do(p.ctx, call{
+		typ:   wire.TypeOpenProducerRequest,
+		req:   &quirev1.OpenProducerRequest{Topic: p.topic.Topic, Name: p.cfg.name},
+		want:  wire.TypeOpenProducerResponse,
+		resp:  &resp,
+		again: always, // a session more does no harm
+		doing: "opening a producer",
+	})
+	if err != nil {
+		return err
+	}
+	if len(resp.Producer) != len(p.id) || resp.Session == 0 {
+		return status.New(status.ProtocolViolation, "the broker gave no producer")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.id, p.session = batch.ProducerID(resp.Producer), resp.Session
+	return nil
 }
 
 // positionOf is where a record is in the keyspace.
@@ -45,10 +79,10 @@ func (p *Producer) bandOf(lane int) keyspace.Band {
 	return band
 }
 
-// speakFor sets what the fields of a batch have from the start.
-func (k *pack) speakFor(band keyspace.Band) {
-	k.band = band
-	k.fields = batch.Producer{ID: k.p.id, Session: k.p.session, Band: band}
+// number sets the fields of a batch that is sent now.
+func (p *Producer) number(k *pack) {
+	k.fields = batch.Producer{ID: p.id, Session: p.session, First: k.first, Band: k.band}
+	k.fields.Floor, k.fields.Prev = p.before(k)
 }
 
 // before says what comes before the batch k in its band: up to the floor all is
@@ -134,8 +168,7 @@ func (p *Producer) divide(k *pack) *pack {
 // partOf begins the part of k that a lane takes.
 func (p *Producer) partOf(k *pack, lane int, first uint64) *pack {
 	part := &pack{p: p, era: k.era, state: grounded, first: first, since: k.since, unknown: k.unknown}
-	band, _ := p.bandOf(lane).Intersect(k.band)
-	part.speakFor(band)
+	part.band, _ = p.bandOf(lane).Intersect(k.band)
 	part.builder = batch.NewBuilder(p.cfg.batchOptions(&part.fields))
 	return part
 }
@@ -178,8 +211,8 @@ const farewellTime = time.Second
 // farewell lets the broker forget a producer that sends nothing more. Without it
 // the broker does so later by itself.
 func (p *Producer) farewell(ctx context.Context) {
-	if p.accepted == 0 {
-		return
+	if p.accepted == 0 || p.cfg.name != "" {
+		return // there is nothing to forget, or it is remembered for the next one
 	}
 	cn := p.c.link.present()
 	if cn == nil {

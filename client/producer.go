@@ -41,7 +41,7 @@ type Producer struct {
 	err   error // an option that is out of bounds
 
 	// id and session are in every batch, so that the broker recognizes one that
-	// it has.
+	// it has. They are the sender's, and there from the first batch on.
 	id      batch.ProducerID
 	session uint64
 
@@ -101,8 +101,6 @@ func (c *Client) NewProducer(topic string, opts ...ProducerOption) *Producer {
 		done:       make(chan struct{}),
 		wake:       make(chan struct{}, 1),
 		settledAny: make(chan struct{}, 1),
-		id:         drawID(),
-		session:    1,
 	}
 	p.cfg, p.err = newProducerConfig(opts)
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
@@ -303,8 +301,7 @@ func (p *Producer) turnAll() {
 const maxBuilders = 4
 
 func (p *Producer) newPack(lane int) *pack {
-	k := &pack{p: p, era: p.era}
-	k.speakFor(p.bandOf(lane))
+	k := &pack{p: p, era: p.era, band: p.bandOf(lane)}
 	if n := len(p.spares); n > 0 {
 		k.builder, p.spares = p.spares[n-1], p.spares[:n-1]
 	} else {

@@ -51,6 +51,7 @@ type producerConfig struct {
 	maxInFlight  int
 	maxBuffered  int
 	compression  Compression
+	name         string
 }
 
 func newProducerConfig(opts []ProducerOption) (producerConfig, error) {
@@ -136,4 +137,13 @@ func MaxBuffered(bytes int) ProducerOption {
 // WithCompression compresses batches; default [CompressionNone].
 func WithCompression(c Compression) ProducerOption {
 	return func(cfg *producerConfig) { cfg.compression = c }
+}
+
+// ProducerName gives the producer a name of at most 255 bytes, of which only one
+// writes: of the producers with this name the one that was begun last. What the
+// others send then fails with [status.ProducerFenced], so that a program that
+// was paused and replaced does no harm when it wakes up. Each begins with
+// numbers of its own: what another one of this name sent is not recognized.
+func ProducerName(name string) ProducerOption {
+	return func(cfg *producerConfig) { cfg.name = name }
 }

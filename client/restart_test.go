@@ -2,9 +2,11 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,7 @@ type restartable struct {
 	t      *testing.T
 	mu     sync.Mutex
 	conns  []net.Conn // of its clients, at their end
+	off    bool       // nobody reaches it
 	fs     *vfs.MemFS
 	rng    *rand.Rand
 	addr   atomic.Pointer[string]
@@ -88,12 +91,17 @@ func (r *restartable) client() *client.Client {
 	r.t.Helper()
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		nc, err := new(net.Dialer).DialContext(ctx, network, *r.addr.Load())
-		if err == nil {
-			r.mu.Lock()
-			r.conns = append(r.conns, nc)
-			r.mu.Unlock()
+		if err != nil {
+			return nil, err
 		}
-		return nc, err
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.off {
+			_ = nc.Close()
+			return nil, errors.New("the broker has no power")
+		}
+		r.conns = append(r.conns, nc)
+		return nc, nil
 	}
 	c, err := client.Dial(r.t.Context(), "broker", client.WithDialer(dial))
 	if err != nil {
@@ -107,11 +115,18 @@ func (r *restartable) client() *client.Client {
 // rest, what chance has written.
 func (r *restartable) crash() {
 	r.t.Helper()
-	left := r.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: r.rng})
+	// What it answers from here on nobody hears.
+	r.mu.Lock()
+	r.off = true
+	r.mu.Unlock()
 	r.cut()
+	left := r.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: r.rng})
 	r.stop()
 	r.fs = left
 	r.start()
+	r.mu.Lock()
+	r.off = false
+	r.mu.Unlock()
 }
 
 // load is a producer that counts upwards, over some keys and none.
@@ -289,4 +304,45 @@ func TestRecordsWithoutAKeySpread(t *testing.T) {
 	if all != records {
 		t.Errorf("%d records of %d", all, records)
 	}
+}
+
+// Of two producers with one name, the one that was begun last writes.
+func TestAProducerIsFencedByTheNextOfItsName(t *testing.T) {
+	r := startBroker(t)
+	c := r.client()
+	if _, err := c.CreateTopic(t.Context(), "numbers", client.TopicConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	write := func(p *client.Producer, value string) error {
+		if err := p.Send(t.Context(), record.Record{Key: []byte("k"), Value: []byte(value)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return p.Flush(t.Context())
+	}
+	first := c.NewProducer("numbers", client.ProducerName("the writer"))
+	if err := write(first, "1"); err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	next := c.NewProducer("numbers", client.ProducerName("the writer"))
+	if err := write(next, "2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(first, "3"); status.CodeOf(err) != status.ProducerFenced {
+		t.Errorf("the first producer, after the next: %v", err)
+	}
+	other := c.NewProducer("numbers", client.ProducerName("another"))
+	for _, p := range []*client.Producer{next, other} {
+		if err := write(p, "4"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, p := range []*client.Producer{first, next, other} {
+		_ = p.Close(t.Context())
+	}
+	nameless := c.NewProducer("numbers", client.ProducerName(strings.Repeat("n", 256)))
+	if err := write(nameless, "5"); status.CodeOf(err) != status.InvalidName {
+		t.Errorf("a name of 256 bytes: %v", err)
+	}
+	_ = nameless.Close(t.Context())
 }

@@ -63,6 +63,9 @@ func (p *Producer) resume(cn *conn) (*conn, error) {
 	case cn == nil || cn.broken():
 		cn, err = p.c.link.get(p.ctx, &patience)
 	}
+	if err == nil {
+		err = p.begin()
+	}
 	if err != nil {
 		patience.calm() // what comes next has waited for nothing yet
 	}
@@ -228,8 +231,7 @@ func (p *Producer) launch() *pack {
 	if p.straddles(k) {
 		k = p.divide(k)
 	}
-	k.fields.First = k.first
-	k.fields.Floor, k.fields.Prev = p.before(k)
+	p.number(k)
 	k.state, k.refusal, k.bands = flying, nil, len(p.lanes)
 	p.flying++
 	return k

@@ -108,6 +108,20 @@ func (c AlterTopic) apply(s *State) (Result, error) {
 	return Result{Topic: &next}, nil
 }
 
+func (c OpenSession) apply(s *State) (Result, error) {
+	t, err := s.find(c.Topic)
+	if err != nil {
+		return Result{}, err
+	}
+	if t.Sessions != c.Sessions {
+		return Result{}, fmt.Errorf("%w: topic %s has had %d sessions, not %d", ErrConflict, t.Name, t.Sessions, c.Sessions)
+	}
+	next := *t
+	next.Sessions++
+	s.put(&next)
+	return Result{Topic: &next}, nil
+}
+
 func (c DeleteTopic) apply(s *State) (Result, error) {
 	if _, ok := s.gone[c.Topic]; ok {
 		return Result{Repeated: true}, nil

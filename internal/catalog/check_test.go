@@ -43,6 +43,7 @@ func example(t testing.TB) *State {
 		t.Fatal(err)
 	}
 	must(AlterTopic{Topic: identity(1), Version: 1, Token: identity(0xee), Settings: settings})
+	must(OpenSession{Topic: identity(1)})
 	must(Trim{Topic: identity(1), TopicVersion: 2, Range: 1, Through: 1})
 
 	deleted := createOrders(identity(2))

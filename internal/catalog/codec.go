@@ -11,7 +11,7 @@ import (
 )
 
 // CommandVersion is the version of the commands that this code writes.
-const CommandVersion = 2
+const CommandVersion = 3
 
 // MaxCommand bounds an encoded command.
 const MaxCommand = 64 << 10
@@ -86,6 +86,8 @@ func since(c Command) uint32 {
 	switch c.(type) {
 	case Split, Merge:
 		return 2
+	case OpenSession:
+		return 3
 	}
 	return 1
 }
@@ -130,6 +132,8 @@ func commandToPB(c Command) (*pb.Command, error) {
 		m.Command = &pb.Command_Merge{Merge: &pb.Merge{
 			Topic: idBytes(c.Topic), Left: endingToPB(c.Left), Right: endingToPB(c.Right),
 		}}
+	case OpenSession:
+		m.Command = &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Topic: idBytes(c.Topic), Sessions: c.Sessions}}
 	case Trim:
 		m.Command = &pb.Command_Trim{Trim: &pb.Trim{
 			Topic: idBytes(c.Topic), TopicVersion: c.TopicVersion, Range: uint64(c.Range), Through: uint64(c.Through),
@@ -180,6 +184,8 @@ func commandFromPB(m *pb.Command) (Command, error) {
 		c = Split{Topic: d.id(m.Split.Topic), Ending: endingFromPB(m.Split.Ending), At: ident.Position(m.Split.At)}
 	case *pb.Command_Merge:
 		c = Merge{Topic: d.id(m.Merge.Topic), Left: endingFromPB(m.Merge.Left), Right: endingFromPB(m.Merge.Right)}
+	case *pb.Command_OpenSession:
+		c = OpenSession{Topic: d.id(m.OpenSession.Topic), Sessions: m.OpenSession.Sessions}
 	case *pb.Command_Trim:
 		m2 := m.Trim
 		c = Trim{

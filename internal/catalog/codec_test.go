@@ -38,6 +38,7 @@ func commands() []Command {
 			Right: Ending{Range: 6, Epoch: 7, Version: 8, Open: 9, Seal: EmptySeal(OpenSegment{Base: 7})},
 		},
 		ConfirmRetired{[]Retired{{7, identity(1), store1}, {9, identity(2), store2}}},
+		OpenSession{Topic: identity(1), Sessions: 7},
 	}
 }
 
@@ -102,7 +103,7 @@ func TestCommandBytesAreRefused(t *testing.T) {
 		code status.Code
 	}{
 		{"nothing", nil, "without a version", status.DataCorrupt},
-		{"newer", bytesOf(newer), "catalog command of version 3, this program knows version 2", status.DataNewer},
+		{"newer", bytesOf(newer), "catalog command of version 4, this program knows version 3", status.DataNewer},
 		{"no version", bytesOf(noVersion), "without a version", status.DataCorrupt},
 		{"no kind", bytesOf(noKind), "no kind", status.DataCorrupt},
 		{"unknown kind", withField99(bytesOf(noKind)), "no kind", status.DataCorrupt},

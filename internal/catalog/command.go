@@ -124,6 +124,14 @@ type Merge struct {
 	Left, Right Ending
 }
 
+// OpenSession gives out the next session of a topic's producers: the Sessions of
+// the topic after it. It compares Sessions, which is its token: a session is
+// given out once.
+type OpenSession struct {
+	Topic    ident.TopicID
+	Sessions uint64
+}
+
 // Trim retires the sealed segments of a range up to Through, and Through. It
 // compares TopicVersion, since the settings decide what may go: a trim that
 // was decided under shorter retention is refused. It is its own token.

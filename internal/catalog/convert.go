@@ -85,14 +85,14 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 func topicToPB(t *Topic) *pb.Topic {
 	return &pb.Topic{
 		Id: idBytes(t.ID), Name: nameToPB(t.Name), Type: pb.TopicType(t.Type), Settings: settingsToPB(t.Settings),
-		Version: t.Version, Token: idBytes(t.Token), CreatedUs: int64(t.Created),
+		Version: t.Version, Token: idBytes(t.Token), CreatedUs: int64(t.Created), Sessions: t.Sessions,
 	}
 }
 
 func (d *decoder) topic(m *pb.Topic) *Topic {
 	return &Topic{
 		ID: d.id(m.Id), Name: nameFromPB(m.Name), Type: TopicType(m.Type), Settings: settingsFromPB(m.Settings),
-		Version: m.Version, Token: d.id(m.Token), Created: ident.Timestamp(m.CreatedUs),
+		Version: m.Version, Token: d.id(m.Token), Created: ident.Timestamp(m.CreatedUs), Sessions: m.Sessions,
 	}
 }
 

@@ -51,6 +51,10 @@ func (h *history) drawAlter(t *rapid.T, topic *Topic) Command {
 	}
 }
 
+func (h *history) drawSession(_ *rapid.T, topic *Topic) Command {
+	return OpenSession{Topic: topic.ID, Sessions: topic.Sessions}
+}
+
 // drawSeal ends a segment, mostly in a way that it can have ended.
 func drawSeal(t *rapid.T, r *Range) Seal {
 	records := rapid.Uint64Range(0, 100).Draw(t, "records")

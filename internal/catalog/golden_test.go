@@ -65,19 +65,25 @@ func golden(t *testing.T, name string, lines []string) [][]byte {
 	return stored(t, name)
 }
 
-// Version 1 had no split and no merge. What it wrote is read for ever.
-func TestVersion1IsRead(t *testing.T) {
-	var then []Command
-	for _, c := range commands() {
-		if since(c) == 1 {
-			then = append(then, c)
+// What the versions before this one wrote is read for ever: version 1 had no
+// split and no merge, version 2 no sessions.
+func TestEarlierCommandsAreRead(t *testing.T) {
+	for version := uint32(1); version < CommandVersion; version++ {
+		var then []Command
+		for _, c := range commands() {
+			if since(c) <= version {
+				then = append(then, c)
+			}
+		}
+		for i, b := range stored(t, fmt.Sprintf("testdata/commands-v%d.txt", version)) {
+			if c, err := UnmarshalCommand(b); err != nil || !reflect.DeepEqual(c, then[i]) {
+				t.Errorf("command %d of version %d reads as %+v, %v", i, version, c, err)
+			}
 		}
 	}
-	for i, b := range stored(t, "testdata/commands-v1.txt") {
-		if c, err := UnmarshalCommand(b); err != nil || !reflect.DeepEqual(c, then[i]) {
-			t.Errorf("command %d reads as %+v, %v", i, c, err)
-		}
-	}
+}
+
+func TestEarlierSnapshotsAreRead(t *testing.T) {
 	want := New()
 	for _, c := range []Command{
 		createOrders(identity(1)),
@@ -95,6 +101,14 @@ func TestVersion1IsRead(t *testing.T) {
 	s, _, _ := splitOrders(t)
 	if _, err := load(slices.Collect(s.snapshot(1))); err == nil {
 		t.Error("a snapshot of version 1 with a split is taken")
+	}
+	got, err = load(stored(t, "testdata/snapshot-v2.txt"))
+	if err != nil || !slices.EqualFunc(slices.Collect(got.snapshot(2)), stored(t, "testdata/snapshot-v2.txt"), slices.Equal) {
+		t.Errorf("a snapshot of version 2 reads as another state: %v", err)
+	}
+	apply(t, s, OpenSession{Topic: identity(0xa1)})
+	if _, err := load(slices.Collect(s.snapshot(2))); err == nil {
+		t.Error("a snapshot of version 2 with sessions is taken")
 	}
 }
 

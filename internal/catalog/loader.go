@@ -191,6 +191,9 @@ func (l *Loader) addTopic(t *Topic) error {
 	if scope, ok := l.state.namespace(t.Name); ok {
 		t.Name.Tenant, t.Name.Namespace = scope.Tenant, scope.Namespace
 	}
+	if t.Sessions > 0 && l.version < 3 {
+		return fmt.Errorf("topic %s has sessions, which version %d has not", t.Name, l.version)
+	}
 	l.topic, l.rng = t, nil
 	l.state.ordered = append(l.state.ordered, t)
 	l.state.byID[t.ID], l.state.byName[t.Name] = t, t

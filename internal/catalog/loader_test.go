@@ -72,7 +72,7 @@ func TestLoaderRefusesWhatIsNotASnapshot(t *testing.T) {
 		{"a footer in company", [][]byte{marshalChunk(t, 0, append(items, footer(xxh3.Hash(nil)))...)}, "not alone"},
 		{"a wrong count", [][]byte{good[0], marshalChunk(t, 1, footerItem(1, xxh3.Hash(good[0])))}, "ends 1 items"},
 		{"a wrong digest", [][]byte{good[0], marshalChunk(t, 1, footer(1))}, "the footer ends"},
-		{"a newer version", forge(t, newer), "catalog snapshot of version 3, this program knows version 2"},
+		{"a newer version", forge(t, newer), "catalog snapshot of version 4, this program knows version 3"},
 		{"no version", forge(t, versionless), "without a version"},
 		{"no header", forge(t, without(0)...), "out of order"},
 		{"two headers", forge(t, append([]*pb.SnapshotItem{items[0]}, items...)...), "out of order"},

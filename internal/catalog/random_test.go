@@ -32,8 +32,9 @@ func TestRandomHistoriesKeepTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{state: New(), replica: New()}
 		t.Repeat(map[string]func(*rapid.T){
-			"create": func(t *rapid.T) { h.propose(t, h.drawCreate(t)) },
-			"alter":  h.onTopic(h.drawAlter),
+			"create":  func(t *rapid.T) { h.propose(t, h.drawCreate(t)) },
+			"alter":   h.onTopic(h.drawAlter),
+			"session": h.onTopic(h.drawSession),
 			"delete": h.onTopic(func(t *rapid.T, topic *Topic) Command {
 				return DeleteTopic{Topic: topic.ID, Deleted: ident.Timestamp(len(h.made))}
 			}),

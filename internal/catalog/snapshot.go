@@ -10,7 +10,7 @@ import (
 )
 
 // SnapshotVersion is the version of the snapshots that this code writes.
-const SnapshotVersion = 2
+const SnapshotVersion = 3
 
 // MaxChunk bounds a chunk of a snapshot.
 const MaxChunk = 256 << 10

@@ -157,6 +157,13 @@ func TestLifeOfATopic(t *testing.T) {
 	conflict(t, s, AlterTopic{Topic: id, Version: 1, Token: identity(0xef), Settings: DefaultSettings()})
 	conflict(t, s, Trim{Topic: id, TopicVersion: 1, Range: 1, Through: 1})
 
+	// Sessions of producers are given out once each.
+	session := OpenSession{Topic: id}
+	equal(t, apply(t, s, session).Topic.Sessions, uint64(1))
+	conflict(t, s, session)
+	session.Sessions = 1
+	equal(t, apply(t, s, session).Topic.Sessions, uint64(2))
+
 	// The first segment goes, and stays listed until its store confirms.
 	trim := Trim{Topic: id, TopicVersion: 2, Range: 1, Through: 1}
 	res = apply(t, s, trim)

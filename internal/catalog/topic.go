@@ -22,6 +22,8 @@ type Topic struct {
 	// first.
 	Token   ident.Incarnation
 	Created ident.Timestamp
+	// Sessions counts the sessions of producers that were opened.
+	Sessions uint64
 	// Ranges are in the order of their ids. The bands of those that are not
 	// sealed tile the keyspace.
 	Ranges []*Range

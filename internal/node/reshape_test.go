@@ -188,6 +188,47 @@ func TestAppendsAreCarriedOver(t *testing.T) {
 	}
 }
 
+// What comes while a range is being ended waits, and is appended in its order.
+func TestWhatWaitsForASplitKeepsItsOrder(t *testing.T) {
+	fs := faultfs.New(faultfs.Config{})
+	b := open(t, fs)
+	create(t, b, "t", nil)
+	if err := send(b, "t", numbered("k", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	hold, syncing := make(chan struct{}), make(chan struct{}, 100)
+	fs.SetInjector(func(op faultfs.Op) faultfs.Fault {
+		if op.Kind == faultfs.SyncData {
+			syncing <- struct{}{}
+			<-hold
+		}
+		return faultfs.Fault{}
+	})
+	split := make(chan error, 1)
+	go func() { split <- b.SplitTopic(context.Background(), "t", nil) }()
+	<-syncing // the range is frozen, and its segment is being sealed
+	const n = 20
+	appended := make(chan error, n)
+	for i := 1; i <= n; i++ {
+		b.Produce(node.ProduceRequest{Topic: "t", Batch: numbered("k", i, i+1)}, func(_ node.ProduceResult, err error) { appended <- err })
+	}
+	close(hold)
+	fs.SetInjector(nil)
+	for range n {
+		if err := <-appended; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-split; err != nil {
+		t.Error(err)
+	}
+	seen := tally{}
+	seen.drain(t, b, "t", node.Start{}, 0)
+	if seen["k"] != n+1 {
+		t.Errorf("%d records, want %d", seen["k"], n+1)
+	}
+}
+
 // A batch with keys of several ranges is made in each of them.
 func TestABatchMayStraddle(t *testing.T) {
 	b := open(t, vfs.NewMem())

@@ -23,6 +23,7 @@ type topic struct {
 	// under refreshMu, so that it never goes back.
 	state     atomic.Pointer[topicState]
 	refreshMu sync.Mutex
+	sessionMu sync.Mutex
 	// gone is why the topic takes and gives nothing more; nil while it is there.
 	gone atomic.Pointer[status.Error]
 	// turn goes round the ranges, so that fetches do not begin with the same.

@@ -68,6 +68,8 @@ const (
 	TypeMergeTopicResponse    Type = 31
 	TypeCloseProducerRequest  Type = 32
 	TypeCloseProducerResponse Type = 33
+	TypeOpenProducerRequest   Type = 34
+	TypeOpenProducerResponse  Type = 35
 )
 
 // messages has an empty message of each type.
@@ -98,6 +100,8 @@ var messages = map[Type]func() Message{
 	TypeMergeTopicResponse:    func() Message { return new(quirev1.MergeTopicResponse) },
 	TypeCloseProducerRequest:  func() Message { return new(quirev1.CloseProducerRequest) },
 	TypeCloseProducerResponse: func() Message { return new(quirev1.CloseProducerResponse) },
+	TypeOpenProducerRequest:   func() Message { return new(quirev1.OpenProducerRequest) },
+	TypeOpenProducerResponse:  func() Message { return new(quirev1.OpenProducerResponse) },
 }
 
 // New is an empty message of type t, or nil if there is no such type.

@@ -195,6 +195,7 @@ type Command struct {
 	//	*Command_ConfirmRetired
 	//	*Command_Split
 	//	*Command_Merge
+	//	*Command_OpenSession
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -325,6 +326,15 @@ func (x *Command) GetMerge() *Merge {
 	return nil
 }
 
+func (x *Command) GetOpenSession() *OpenSession {
+	if x != nil {
+		if x, ok := x.Command.(*Command_OpenSession); ok {
+			return x.OpenSession
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -366,6 +376,11 @@ type Command_Merge struct {
 	Merge *Merge `protobuf:"bytes,10,opt,name=merge,proto3,oneof"`
 }
 
+type Command_OpenSession struct {
+	// From version 3 on.
+	OpenSession *OpenSession `protobuf:"bytes,11,opt,name=open_session,json=openSession,proto3,oneof"`
+}
+
 func (*Command_CreateTopic) isCommand_Command() {}
 
 func (*Command_AlterTopic) isCommand_Command() {}
@@ -383,6 +398,8 @@ func (*Command_ConfirmRetired) isCommand_Command() {}
 func (*Command_Split) isCommand_Command() {}
 
 func (*Command_Merge) isCommand_Command() {}
+
+func (*Command_OpenSession) isCommand_Command() {}
 
 // SnapshotChunk is a piece of a snapshot: its number, from 0, and some of the
 // items in their order.
@@ -1328,6 +1345,58 @@ func (x *Merge) GetRight() *Ending {
 	return nil
 }
 
+type OpenSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         []byte                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Sessions      uint64                 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSession) Reset() {
+	*x = OpenSession{}
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSession) ProtoMessage() {}
+
+func (x *OpenSession) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
+func (*OpenSession) Descriptor() ([]byte, []int) {
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *OpenSession) GetTopic() []byte {
+	if x != nil {
+		return x.Topic
+	}
+	return nil
+}
+
+func (x *OpenSession) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
 type Trim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         []byte                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
@@ -1340,7 +1409,7 @@ type Trim struct {
 
 func (x *Trim) Reset() {
 	*x = Trim{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1421,7 @@ func (x *Trim) String() string {
 func (*Trim) ProtoMessage() {}
 
 func (x *Trim) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[13]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1434,7 @@ func (x *Trim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trim.ProtoReflect.Descriptor instead.
 func (*Trim) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{13}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Trim) GetTopic() []byte {
@@ -1405,7 +1474,7 @@ type ConfirmRetired struct {
 
 func (x *ConfirmRetired) Reset() {
 	*x = ConfirmRetired{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1486,7 @@ func (x *ConfirmRetired) String() string {
 func (*ConfirmRetired) ProtoMessage() {}
 
 func (x *ConfirmRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[14]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1499,7 @@ func (x *ConfirmRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRetired.ProtoReflect.Descriptor instead.
 func (*ConfirmRetired) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{14}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConfirmRetired) GetRetired() []*Retired {
@@ -1451,7 +1520,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1532,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[15]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1545,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{15}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Namespace) GetTenant() string {
@@ -1504,7 +1573,7 @@ type Name struct {
 
 func (x *Name) Reset() {
 	*x = Name{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1585,7 @@ func (x *Name) String() string {
 func (*Name) ProtoMessage() {}
 
 func (x *Name) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[16]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1598,7 @@ func (x *Name) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Name.ProtoReflect.Descriptor instead.
 func (*Name) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{16}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Name) GetTenant() string {
@@ -1571,7 +1640,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1652,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[17]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1665,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{17}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Settings) GetAck() Ack {
@@ -1672,7 +1741,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1753,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[18]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1766,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{18}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Owner) GetStore() []byte {
@@ -1722,15 +1791,17 @@ type Topic struct {
 	Settings *Settings              `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
 	Version  uint64                 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	// Empty in the first version.
-	Token         []byte `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
-	CreatedUs     int64  `protobuf:"varint,7,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
+	Token     []byte `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	CreatedUs int64  `protobuf:"varint,7,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
+	// From version 3 on.
+	Sessions      uint64 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Topic) Reset() {
 	*x = Topic{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1813,7 @@ func (x *Topic) String() string {
 func (*Topic) ProtoMessage() {}
 
 func (x *Topic) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[19]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1826,7 @@ func (x *Topic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topic.ProtoReflect.Descriptor instead.
 func (*Topic) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{19}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Topic) GetId() []byte {
@@ -1807,6 +1878,13 @@ func (x *Topic) GetCreatedUs() int64 {
 	return 0
 }
 
+func (x *Topic) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1831,7 +1909,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1921,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[20]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1934,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{20}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Range) GetId() uint64 {
@@ -1957,7 +2035,7 @@ type OpenSegment struct {
 
 func (x *OpenSegment) Reset() {
 	*x = OpenSegment{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2047,7 @@ func (x *OpenSegment) String() string {
 func (*OpenSegment) ProtoMessage() {}
 
 func (x *OpenSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[21]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2060,7 @@ func (x *OpenSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSegment.ProtoReflect.Descriptor instead.
 func (*OpenSegment) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{21}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OpenSegment) GetId() uint64 {
@@ -2037,7 +2115,7 @@ type SealedSegment struct {
 
 func (x *SealedSegment) Reset() {
 	*x = SealedSegment{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2127,7 @@ func (x *SealedSegment) String() string {
 func (*SealedSegment) ProtoMessage() {}
 
 func (x *SealedSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[22]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2140,7 @@ func (x *SealedSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedSegment.ProtoReflect.Descriptor instead.
 func (*SealedSegment) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{22}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SealedSegment) GetOpened() *OpenSegment {
@@ -2092,7 +2170,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[23]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2182,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[23]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2195,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{23}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Seal) GetEnd() uint64 {
@@ -2167,7 +2245,7 @@ type Retired struct {
 
 func (x *Retired) Reset() {
 	*x = Retired{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[24]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2257,7 @@ func (x *Retired) String() string {
 func (*Retired) ProtoMessage() {}
 
 func (x *Retired) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[24]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2270,7 @@ func (x *Retired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retired.ProtoReflect.Descriptor instead.
 func (*Retired) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{24}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Retired) GetSegment() uint64 {
@@ -2228,7 +2306,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[25]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2318,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[25]
+	mi := &file_quire_catalog_v1_catalog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2331,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{25}
+	return file_quire_catalog_v1_catalog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Tombstone) GetId() []byte {
@@ -2281,7 +2359,7 @@ var File_quire_catalog_v1_catalog_proto protoreflect.FileDescriptor
 
 const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\n" +
-	"\x1equire/catalog/v1/catalog.proto\x12\x10quire.catalog.v1\"\xb3\x04\n" +
+	"\x1equire/catalog/v1/catalog.proto\x12\x10quire.catalog.v1\"\xf7\x04\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12B\n" +
 	"\fcreate_topic\x18\x02 \x01(\v2\x1d.quire.catalog.v1.CreateTopicH\x00R\vcreateTopic\x12?\n" +
@@ -2294,7 +2372,8 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x0fconfirm_retired\x18\b \x01(\v2 .quire.catalog.v1.ConfirmRetiredH\x00R\x0econfirmRetired\x12/\n" +
 	"\x05split\x18\t \x01(\v2\x17.quire.catalog.v1.SplitH\x00R\x05split\x12/\n" +
 	"\x05merge\x18\n" +
-	" \x01(\v2\x17.quire.catalog.v1.MergeH\x00R\x05mergeB\t\n" +
+	" \x01(\v2\x17.quire.catalog.v1.MergeH\x00R\x05merge\x12B\n" +
+	"\fopen_session\x18\v \x01(\v2\x1d.quire.catalog.v1.OpenSessionH\x00R\vopenSessionB\t\n" +
 	"\acommand\"[\n" +
 	"\rSnapshotChunk\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
@@ -2365,7 +2444,10 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x05Merge\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\fR\x05topic\x12,\n" +
 	"\x04left\x18\x02 \x01(\v2\x18.quire.catalog.v1.EndingR\x04left\x12.\n" +
-	"\x05right\x18\x03 \x01(\v2\x18.quire.catalog.v1.EndingR\x05right\"q\n" +
+	"\x05right\x18\x03 \x01(\v2\x18.quire.catalog.v1.EndingR\x05right\"?\n" +
+	"\vOpenSession\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\fR\x05topic\x12\x1a\n" +
+	"\bsessions\x18\x02 \x01(\x04R\bsessions\"q\n" +
 	"\x04Trim\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\fR\x05topic\x12#\n" +
 	"\rtopic_version\x18\x02 \x01(\x04R\ftopicVersion\x12\x14\n" +
@@ -2392,7 +2474,7 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x0fmax_value_bytes\x18\t \x01(\x04R\rmaxValueBytes\"7\n" +
 	"\x05Owner\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\fR\x05store\x12\x18\n" +
-	"\aprocess\x18\x02 \x01(\fR\aprocess\"\xfb\x01\n" +
+	"\aprocess\x18\x02 \x01(\fR\aprocess\"\x97\x02\n" +
 	"\x05Topic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12*\n" +
 	"\x04name\x18\x02 \x01(\v2\x16.quire.catalog.v1.NameR\x04name\x12/\n" +
@@ -2401,7 +2483,8 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\fR\x05token\x12\x1d\n" +
 	"\n" +
-	"created_us\x18\a \x01(\x03R\tcreatedUs\"\x84\x03\n" +
+	"created_us\x18\a \x01(\x03R\tcreatedUs\x12\x1a\n" +
+	"\bsessions\x18\b \x01(\x04R\bsessions\"\x84\x03\n" +
 	"\x05Range\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12%\n" +
 	"\x0efirst_position\x18\x02 \x01(\x06R\rfirstPosition\x12#\n" +
@@ -2474,7 +2557,7 @@ func file_quire_catalog_v1_catalog_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_catalog_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quire_catalog_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_quire_catalog_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_quire_catalog_v1_catalog_proto_goTypes = []any{
 	(TopicType)(0),         // 0: quire.catalog.v1.TopicType
 	(Ack)(0),               // 1: quire.catalog.v1.Ack
@@ -2492,19 +2575,20 @@ var file_quire_catalog_v1_catalog_proto_goTypes = []any{
 	(*Ending)(nil),         // 13: quire.catalog.v1.Ending
 	(*Split)(nil),          // 14: quire.catalog.v1.Split
 	(*Merge)(nil),          // 15: quire.catalog.v1.Merge
-	(*Trim)(nil),           // 16: quire.catalog.v1.Trim
-	(*ConfirmRetired)(nil), // 17: quire.catalog.v1.ConfirmRetired
-	(*Namespace)(nil),      // 18: quire.catalog.v1.Namespace
-	(*Name)(nil),           // 19: quire.catalog.v1.Name
-	(*Settings)(nil),       // 20: quire.catalog.v1.Settings
-	(*Owner)(nil),          // 21: quire.catalog.v1.Owner
-	(*Topic)(nil),          // 22: quire.catalog.v1.Topic
-	(*Range)(nil),          // 23: quire.catalog.v1.Range
-	(*OpenSegment)(nil),    // 24: quire.catalog.v1.OpenSegment
-	(*SealedSegment)(nil),  // 25: quire.catalog.v1.SealedSegment
-	(*Seal)(nil),           // 26: quire.catalog.v1.Seal
-	(*Retired)(nil),        // 27: quire.catalog.v1.Retired
-	(*Tombstone)(nil),      // 28: quire.catalog.v1.Tombstone
+	(*OpenSession)(nil),    // 16: quire.catalog.v1.OpenSession
+	(*Trim)(nil),           // 17: quire.catalog.v1.Trim
+	(*ConfirmRetired)(nil), // 18: quire.catalog.v1.ConfirmRetired
+	(*Namespace)(nil),      // 19: quire.catalog.v1.Namespace
+	(*Name)(nil),           // 20: quire.catalog.v1.Name
+	(*Settings)(nil),       // 21: quire.catalog.v1.Settings
+	(*Owner)(nil),          // 22: quire.catalog.v1.Owner
+	(*Topic)(nil),          // 23: quire.catalog.v1.Topic
+	(*Range)(nil),          // 24: quire.catalog.v1.Range
+	(*OpenSegment)(nil),    // 25: quire.catalog.v1.OpenSegment
+	(*SealedSegment)(nil),  // 26: quire.catalog.v1.SealedSegment
+	(*Seal)(nil),           // 27: quire.catalog.v1.Seal
+	(*Retired)(nil),        // 28: quire.catalog.v1.Retired
+	(*Tombstone)(nil),      // 29: quire.catalog.v1.Tombstone
 }
 var file_quire_catalog_v1_catalog_proto_depIdxs = []int32{
 	8,  // 0: quire.catalog.v1.Command.create_topic:type_name -> quire.catalog.v1.CreateTopic
@@ -2512,47 +2596,48 @@ var file_quire_catalog_v1_catalog_proto_depIdxs = []int32{
 	10, // 2: quire.catalog.v1.Command.delete_topic:type_name -> quire.catalog.v1.DeleteTopic
 	11, // 3: quire.catalog.v1.Command.grant:type_name -> quire.catalog.v1.Grant
 	12, // 4: quire.catalog.v1.Command.roll:type_name -> quire.catalog.v1.Roll
-	16, // 5: quire.catalog.v1.Command.trim:type_name -> quire.catalog.v1.Trim
-	17, // 6: quire.catalog.v1.Command.confirm_retired:type_name -> quire.catalog.v1.ConfirmRetired
+	17, // 5: quire.catalog.v1.Command.trim:type_name -> quire.catalog.v1.Trim
+	18, // 6: quire.catalog.v1.Command.confirm_retired:type_name -> quire.catalog.v1.ConfirmRetired
 	14, // 7: quire.catalog.v1.Command.split:type_name -> quire.catalog.v1.Split
 	15, // 8: quire.catalog.v1.Command.merge:type_name -> quire.catalog.v1.Merge
-	5,  // 9: quire.catalog.v1.SnapshotChunk.items:type_name -> quire.catalog.v1.SnapshotItem
-	6,  // 10: quire.catalog.v1.SnapshotItem.header:type_name -> quire.catalog.v1.SnapshotHeader
-	18, // 11: quire.catalog.v1.SnapshotItem.namespace:type_name -> quire.catalog.v1.Namespace
-	22, // 12: quire.catalog.v1.SnapshotItem.topic:type_name -> quire.catalog.v1.Topic
-	23, // 13: quire.catalog.v1.SnapshotItem.range:type_name -> quire.catalog.v1.Range
-	25, // 14: quire.catalog.v1.SnapshotItem.segment:type_name -> quire.catalog.v1.SealedSegment
-	27, // 15: quire.catalog.v1.SnapshotItem.retired:type_name -> quire.catalog.v1.Retired
-	28, // 16: quire.catalog.v1.SnapshotItem.tombstone:type_name -> quire.catalog.v1.Tombstone
-	7,  // 17: quire.catalog.v1.SnapshotItem.footer:type_name -> quire.catalog.v1.SnapshotFooter
-	19, // 18: quire.catalog.v1.CreateTopic.name:type_name -> quire.catalog.v1.Name
-	0,  // 19: quire.catalog.v1.CreateTopic.type:type_name -> quire.catalog.v1.TopicType
-	20, // 20: quire.catalog.v1.CreateTopic.settings:type_name -> quire.catalog.v1.Settings
-	21, // 21: quire.catalog.v1.CreateTopic.owner:type_name -> quire.catalog.v1.Owner
-	20, // 22: quire.catalog.v1.AlterTopic.settings:type_name -> quire.catalog.v1.Settings
-	26, // 23: quire.catalog.v1.Grant.seal:type_name -> quire.catalog.v1.Seal
-	21, // 24: quire.catalog.v1.Grant.owner:type_name -> quire.catalog.v1.Owner
-	26, // 25: quire.catalog.v1.Roll.seal:type_name -> quire.catalog.v1.Seal
-	26, // 26: quire.catalog.v1.Ending.seal:type_name -> quire.catalog.v1.Seal
-	13, // 27: quire.catalog.v1.Split.ending:type_name -> quire.catalog.v1.Ending
-	13, // 28: quire.catalog.v1.Merge.left:type_name -> quire.catalog.v1.Ending
-	13, // 29: quire.catalog.v1.Merge.right:type_name -> quire.catalog.v1.Ending
-	27, // 30: quire.catalog.v1.ConfirmRetired.retired:type_name -> quire.catalog.v1.Retired
-	1,  // 31: quire.catalog.v1.Settings.ack:type_name -> quire.catalog.v1.Ack
-	2,  // 32: quire.catalog.v1.Settings.fsync:type_name -> quire.catalog.v1.Fsync
-	19, // 33: quire.catalog.v1.Topic.name:type_name -> quire.catalog.v1.Name
-	0,  // 34: quire.catalog.v1.Topic.type:type_name -> quire.catalog.v1.TopicType
-	20, // 35: quire.catalog.v1.Topic.settings:type_name -> quire.catalog.v1.Settings
-	21, // 36: quire.catalog.v1.Range.owner:type_name -> quire.catalog.v1.Owner
-	24, // 37: quire.catalog.v1.Range.open:type_name -> quire.catalog.v1.OpenSegment
-	24, // 38: quire.catalog.v1.SealedSegment.opened:type_name -> quire.catalog.v1.OpenSegment
-	26, // 39: quire.catalog.v1.SealedSegment.seal:type_name -> quire.catalog.v1.Seal
-	19, // 40: quire.catalog.v1.Tombstone.name:type_name -> quire.catalog.v1.Name
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	16, // 9: quire.catalog.v1.Command.open_session:type_name -> quire.catalog.v1.OpenSession
+	5,  // 10: quire.catalog.v1.SnapshotChunk.items:type_name -> quire.catalog.v1.SnapshotItem
+	6,  // 11: quire.catalog.v1.SnapshotItem.header:type_name -> quire.catalog.v1.SnapshotHeader
+	19, // 12: quire.catalog.v1.SnapshotItem.namespace:type_name -> quire.catalog.v1.Namespace
+	23, // 13: quire.catalog.v1.SnapshotItem.topic:type_name -> quire.catalog.v1.Topic
+	24, // 14: quire.catalog.v1.SnapshotItem.range:type_name -> quire.catalog.v1.Range
+	26, // 15: quire.catalog.v1.SnapshotItem.segment:type_name -> quire.catalog.v1.SealedSegment
+	28, // 16: quire.catalog.v1.SnapshotItem.retired:type_name -> quire.catalog.v1.Retired
+	29, // 17: quire.catalog.v1.SnapshotItem.tombstone:type_name -> quire.catalog.v1.Tombstone
+	7,  // 18: quire.catalog.v1.SnapshotItem.footer:type_name -> quire.catalog.v1.SnapshotFooter
+	20, // 19: quire.catalog.v1.CreateTopic.name:type_name -> quire.catalog.v1.Name
+	0,  // 20: quire.catalog.v1.CreateTopic.type:type_name -> quire.catalog.v1.TopicType
+	21, // 21: quire.catalog.v1.CreateTopic.settings:type_name -> quire.catalog.v1.Settings
+	22, // 22: quire.catalog.v1.CreateTopic.owner:type_name -> quire.catalog.v1.Owner
+	21, // 23: quire.catalog.v1.AlterTopic.settings:type_name -> quire.catalog.v1.Settings
+	27, // 24: quire.catalog.v1.Grant.seal:type_name -> quire.catalog.v1.Seal
+	22, // 25: quire.catalog.v1.Grant.owner:type_name -> quire.catalog.v1.Owner
+	27, // 26: quire.catalog.v1.Roll.seal:type_name -> quire.catalog.v1.Seal
+	27, // 27: quire.catalog.v1.Ending.seal:type_name -> quire.catalog.v1.Seal
+	13, // 28: quire.catalog.v1.Split.ending:type_name -> quire.catalog.v1.Ending
+	13, // 29: quire.catalog.v1.Merge.left:type_name -> quire.catalog.v1.Ending
+	13, // 30: quire.catalog.v1.Merge.right:type_name -> quire.catalog.v1.Ending
+	28, // 31: quire.catalog.v1.ConfirmRetired.retired:type_name -> quire.catalog.v1.Retired
+	1,  // 32: quire.catalog.v1.Settings.ack:type_name -> quire.catalog.v1.Ack
+	2,  // 33: quire.catalog.v1.Settings.fsync:type_name -> quire.catalog.v1.Fsync
+	20, // 34: quire.catalog.v1.Topic.name:type_name -> quire.catalog.v1.Name
+	0,  // 35: quire.catalog.v1.Topic.type:type_name -> quire.catalog.v1.TopicType
+	21, // 36: quire.catalog.v1.Topic.settings:type_name -> quire.catalog.v1.Settings
+	22, // 37: quire.catalog.v1.Range.owner:type_name -> quire.catalog.v1.Owner
+	25, // 38: quire.catalog.v1.Range.open:type_name -> quire.catalog.v1.OpenSegment
+	25, // 39: quire.catalog.v1.SealedSegment.opened:type_name -> quire.catalog.v1.OpenSegment
+	27, // 40: quire.catalog.v1.SealedSegment.seal:type_name -> quire.catalog.v1.Seal
+	20, // 41: quire.catalog.v1.Tombstone.name:type_name -> quire.catalog.v1.Name
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_quire_catalog_v1_catalog_proto_init() }
@@ -2570,6 +2655,7 @@ func file_quire_catalog_v1_catalog_proto_init() {
 		(*Command_ConfirmRetired)(nil),
 		(*Command_Split)(nil),
 		(*Command_Merge)(nil),
+		(*Command_OpenSession)(nil),
 	}
 	file_quire_catalog_v1_catalog_proto_msgTypes[2].OneofWrappers = []any{
 		(*SnapshotItem_Header)(nil),
@@ -2587,7 +2673,7 @@ func file_quire_catalog_v1_catalog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_catalog_v1_catalog_proto_rawDesc), len(file_quire_catalog_v1_catalog_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

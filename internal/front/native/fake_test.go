@@ -123,6 +123,11 @@ func (b *fakeBroker) MergeTopic(_ context.Context, name string) error {
 	return err
 }
 
+func (b *fakeBroker) OpenProducer(topic, _ string) (id batch.ProducerID, session uint64, err error) {
+	_, err = b.find(topic)
+	return id, 1, err
+}
+
 func (b *fakeBroker) CloseProducer(topic string, _ batch.ProducerID, _ uint64) error {
 	_, err := b.find(topic)
 	return err

@@ -31,6 +31,7 @@ var requestTypes = map[wire.Type]bool{
 	wire.TypeSplitTopicRequest:    true,
 	wire.TypeMergeTopicRequest:    true,
 	wire.TypeCloseProducerRequest: true,
+	wire.TypeOpenProducerRequest:  true,
 }
 
 // readRequests reads frames and begins what they ask for, until the connection

@@ -1464,6 +1464,112 @@ func (x *ProduceResponse) GetRepeated() bool {
 	return false
 }
 
+// OpenProducerRequest begins a session of a producer with a name.
+type OpenProducerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenProducerRequest) Reset() {
+	*x = OpenProducerRequest{}
+	mi := &file_quire_v1_native_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenProducerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenProducerRequest) ProtoMessage() {}
+
+func (x *OpenProducerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenProducerRequest.ProtoReflect.Descriptor instead.
+func (*OpenProducerRequest) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *OpenProducerRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *OpenProducerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type OpenProducerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 bytes.
+	Producer      []byte `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Session       uint64 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenProducerResponse) Reset() {
+	*x = OpenProducerResponse{}
+	mi := &file_quire_v1_native_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenProducerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenProducerResponse) ProtoMessage() {}
+
+func (x *OpenProducerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenProducerResponse.ProtoReflect.Descriptor instead.
+func (*OpenProducerResponse) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *OpenProducerResponse) GetProducer() []byte {
+	if x != nil {
+		return x.Producer
+	}
+	return nil
+}
+
+func (x *OpenProducerResponse) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
 // CloseProducerRequest says that a producer sends nothing more.
 type CloseProducerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1477,7 +1583,7 @@ type CloseProducerRequest struct {
 
 func (x *CloseProducerRequest) Reset() {
 	*x = CloseProducerRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1595,7 @@ func (x *CloseProducerRequest) String() string {
 func (*CloseProducerRequest) ProtoMessage() {}
 
 func (x *CloseProducerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1608,7 @@ func (x *CloseProducerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseProducerRequest.ProtoReflect.Descriptor instead.
 func (*CloseProducerRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CloseProducerRequest) GetTopic() string {
@@ -1534,7 +1640,7 @@ type CloseProducerResponse struct {
 
 func (x *CloseProducerResponse) Reset() {
 	*x = CloseProducerResponse{}
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1652,7 @@ func (x *CloseProducerResponse) String() string {
 func (*CloseProducerResponse) ProtoMessage() {}
 
 func (x *CloseProducerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1665,7 @@ func (x *CloseProducerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseProducerResponse.ProtoReflect.Descriptor instead.
 func (*CloseProducerResponse) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
 }
 
 // Start says where a reading begins.
@@ -1578,7 +1684,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1696,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1709,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Start) GetAt() isStart_At {
@@ -1691,7 +1797,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1809,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1822,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Filter) GetBy() isFilter_By {
@@ -1774,7 +1880,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1892,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1905,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FetchRequest) GetTopic() string {
@@ -1859,7 +1965,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_quire_v1_native_proto_msgTypes[28]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1977,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[28]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1990,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Delivery) GetSlices() []*Slice {
@@ -1936,7 +2042,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_quire_v1_native_proto_msgTypes[29]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2054,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[29]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2067,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Slice) GetSize() uint32 {
@@ -2004,7 +2110,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_quire_v1_native_proto_msgTypes[30]
+	mi := &file_quire_v1_native_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2122,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[30]
+	mi := &file_quire_v1_native_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2135,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Gap) GetReason() GapReason {
@@ -2068,7 +2174,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[31]
+	mi := &file_quire_v1_native_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2186,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[31]
+	mi := &file_quire_v1_native_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2199,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SubscribeRequest) GetTopic() string {
@@ -2149,7 +2255,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_quire_v1_native_proto_msgTypes[32]
+	mi := &file_quire_v1_native_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2267,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[32]
+	mi := &file_quire_v1_native_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2280,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{32}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Credit) GetRecords() uint64 {
@@ -2200,7 +2306,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_quire_v1_native_proto_msgTypes[33]
+	mi := &file_quire_v1_native_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2318,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[33]
+	mi := &file_quire_v1_native_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2331,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{33}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{35}
 }
 
 var File_quire_v1_native_proto protoreflect.FileDescriptor
@@ -2324,7 +2430,13 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x0fProduceResponse\x12$\n" +
 	"\x0eappend_time_us\x18\x01 \x01(\x03R\fappendTimeUs\x12\x12\n" +
 	"\x04cuts\x18\x02 \x03(\x06R\x04cuts\x12\x1a\n" +
-	"\brepeated\x18\x03 \x01(\bR\brepeated\"b\n" +
+	"\brepeated\x18\x03 \x01(\bR\brepeated\"?\n" +
+	"\x13OpenProducerRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"L\n" +
+	"\x14OpenProducerResponse\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\fR\bproducer\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\"b\n" +
 	"\x14CloseProducerRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\fR\bproducer\x12\x18\n" +
@@ -2400,7 +2512,7 @@ func file_quire_v1_native_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_v1_native_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_quire_v1_native_proto_goTypes = []any{
 	(GapReason)(0),                // 0: quire.v1.GapReason
 	(Overflow)(0),                 // 1: quire.v1.Overflow
@@ -2427,21 +2539,23 @@ var file_quire_v1_native_proto_goTypes = []any{
 	(*MergeTopicResponse)(nil),    // 22: quire.v1.MergeTopicResponse
 	(*ProduceRequest)(nil),        // 23: quire.v1.ProduceRequest
 	(*ProduceResponse)(nil),       // 24: quire.v1.ProduceResponse
-	(*CloseProducerRequest)(nil),  // 25: quire.v1.CloseProducerRequest
-	(*CloseProducerResponse)(nil), // 26: quire.v1.CloseProducerResponse
-	(*Start)(nil),                 // 27: quire.v1.Start
-	(*Filter)(nil),                // 28: quire.v1.Filter
-	(*FetchRequest)(nil),          // 29: quire.v1.FetchRequest
-	(*Delivery)(nil),              // 30: quire.v1.Delivery
-	(*Slice)(nil),                 // 31: quire.v1.Slice
-	(*Gap)(nil),                   // 32: quire.v1.Gap
-	(*SubscribeRequest)(nil),      // 33: quire.v1.SubscribeRequest
-	(*Credit)(nil),                // 34: quire.v1.Credit
-	(*Cancel)(nil),                // 35: quire.v1.Cancel
-	nil,                           // 36: quire.v1.TopicSettings.ValuesEntry
+	(*OpenProducerRequest)(nil),   // 25: quire.v1.OpenProducerRequest
+	(*OpenProducerResponse)(nil),  // 26: quire.v1.OpenProducerResponse
+	(*CloseProducerRequest)(nil),  // 27: quire.v1.CloseProducerRequest
+	(*CloseProducerResponse)(nil), // 28: quire.v1.CloseProducerResponse
+	(*Start)(nil),                 // 29: quire.v1.Start
+	(*Filter)(nil),                // 30: quire.v1.Filter
+	(*FetchRequest)(nil),          // 31: quire.v1.FetchRequest
+	(*Delivery)(nil),              // 32: quire.v1.Delivery
+	(*Slice)(nil),                 // 33: quire.v1.Slice
+	(*Gap)(nil),                   // 34: quire.v1.Gap
+	(*SubscribeRequest)(nil),      // 35: quire.v1.SubscribeRequest
+	(*Credit)(nil),                // 36: quire.v1.Credit
+	(*Cancel)(nil),                // 37: quire.v1.Cancel
+	nil,                           // 38: quire.v1.TopicSettings.ValuesEntry
 }
 var file_quire_v1_native_proto_depIdxs = []int32{
-	36, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
+	38, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
 	5,  // 1: quire.v1.Topic.settings:type_name -> quire.v1.TopicSettings
 	5,  // 2: quire.v1.CreateTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 3: quire.v1.CreateTopicResponse.topic:type_name -> quire.v1.Topic
@@ -2451,15 +2565,15 @@ var file_quire_v1_native_proto_depIdxs = []int32{
 	14, // 7: quire.v1.Range.segments:type_name -> quire.v1.Segment
 	5,  // 8: quire.v1.AlterTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 9: quire.v1.AlterTopicResponse.topic:type_name -> quire.v1.Topic
-	27, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
-	28, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
-	31, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
-	32, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
+	29, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
+	30, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
+	33, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
+	34, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
 	0,  // 14: quire.v1.Gap.reason:type_name -> quire.v1.GapReason
-	27, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
-	28, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
+	29, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
+	30, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
 	1,  // 17: quire.v1.SubscribeRequest.overflow:type_name -> quire.v1.Overflow
-	34, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
+	36, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
 	19, // [19:19] is the sub-list for method output_type
 	19, // [19:19] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
@@ -2473,13 +2587,13 @@ func file_quire_v1_native_proto_init() {
 		return
 	}
 	file_quire_v1_native_proto_msgTypes[17].OneofWrappers = []any{}
-	file_quire_v1_native_proto_msgTypes[25].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[27].OneofWrappers = []any{
 		(*Start_Beginning)(nil),
 		(*Start_End)(nil),
 		(*Start_TimeUs)(nil),
 		(*Start_Cursor)(nil),
 	}
-	file_quire_v1_native_proto_msgTypes[26].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[28].OneofWrappers = []any{
 		(*Filter_Key)(nil),
 		(*Filter_KeyPrefix)(nil),
 	}
@@ -2489,7 +2603,7 @@ func file_quire_v1_native_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_v1_native_proto_rawDesc), len(file_quire_v1_native_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
