@@ -16,9 +16,9 @@ type transfer struct {
 	to   PeerID
 	snap *Snapshot
 	sum  uint64 // of the snapshot's data
-	next int // the receiver has the bytes before it
-	idle int // ticks since the last chunk was sent
-	age  int // ticks since the receiver moved on
+	next int    // the receiver has the bytes before it
+	idle int    // ticks since the last chunk was sent
+	age  int    // ticks since the receiver moved on
 }
 
 // assembly is a snapshot that is arriving.
