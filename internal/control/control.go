@@ -39,16 +39,25 @@ type Control struct {
 // Open loads the catalog from its log in the store, or begins an empty one, with
 // this store as the only member. The clock gives the append times of the log.
 func Open(store *segment.Store, clock func() time.Time) (*Control, error) {
+	return OpenMember(store, Config{Clock: clock, Voters: []ident.StoreID{store.Identity()}})
+}
+
+// OpenMember is Open for a store that may be one of several members. The groups
+// and machines of the configuration are those of the catalog.
+func OpenMember(store *segment.Store, cfg Config) (*Control, error) {
 	m := &machine{state: catalog.New()}
-	d, err := OpenDriver(store, Config{
-		Clock: clock, Machine: func(consensus.GroupID) Machine { return m },
-		Groups: []consensus.GroupID{Root}, Voters: []ident.StoreID{store.Identity()}, adopt: m.adopt,
-	})
+	cfg.Groups, cfg.adopt = []consensus.GroupID{Root}, m.adopt
+	cfg.Machine = func(consensus.GroupID) Machine { return m }
+	d, err := OpenDriver(store, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the catalog: %w", err)
 	}
 	return &Control{driver: d, machine: m}, nil
 }
+
+// Driver is what the catalog stands on: it takes the frames of other stores and
+// changes the members.
+func (c *Control) Driver() *Driver { return c.driver }
 
 // View calls f with the state as of the commands that are applied here. f must not
 // keep the state; topics and ranges in it are immutable and may be kept.
@@ -73,6 +82,9 @@ func (c *Control) Propose(cmd catalog.Command) (catalog.Result, error) {
 	a := answer.(applied)
 	return a.result, a.err
 }
+
+// Err is why the catalog takes no commands any more; nil while it does.
+func (c *Control) Err() error { return c.driver.Err() }
 
 // Close ends the log. It does not close the store.
 func (c *Control) Close() { c.driver.Close() }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quirelog/quire/internal/consensus"
@@ -80,15 +81,17 @@ type Driver struct {
 	outstanding int
 	// lazy are hard states that nothing waits for: they ride on the next record.
 	lazy map[consensus.GroupID]lazyHard
-	// lazyBatch is the last batch that consists of such.
-	lazyBatch uint64
+	// waitingBatch is the last batch that has no record and waits for those before
+	// it.
+	waitingBatch uint64
 	// forget are groups whose removal the next record is to say.
 	forget []consensus.GroupID
 	// refused is why the log did not take a record, from then until the groups
 	// have begun anew.
 	refused error
-	// err is why the driver does nothing more.
-	err error
+	// err is why the driver does nothing more; failed tells it to others.
+	err    error
+	failed atomic.Pointer[error]
 
 	rolling *roll
 	// rollAt is the size of the log at which the next one is begun.
@@ -220,7 +223,8 @@ func (d *Driver) deliver(r *consensus.Ready) {
 	}
 	for _, o := range r.Roles {
 		if p := d.replicas[o.Group]; p != nil {
-			p.leading, p.leader, p.term, p.campaigned = o.Leading, o.Store, o.Term, false
+			p.leading, p.leader, p.term = o.Leading, o.Store, o.Term
+			p.campaigned = p.campaigned && !o.Leading
 		}
 	}
 	for _, id := range r.SnapshotsWanted {
@@ -377,9 +381,18 @@ func (d *Driver) fail(err error) {
 		return
 	}
 	d.err = err
+	d.failed.Store(&err)
 	d.cfg.Log.Error("the control plane of this store has stopped", "err", err)
 	d.answerAll(err)
 	d.checkOpened()
+}
+
+// Err is why the driver has stopped; nil while it works.
+func (d *Driver) Err() error {
+	if err := d.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // answerAll ends all proposals.

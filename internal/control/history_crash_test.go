@@ -52,7 +52,7 @@ func TestHistoriesOfOneStore(t *testing.T) {
 	}
 	t.Log(met)
 	for _, what := range []string{
-		"acknowledged", "refused", "unknown", "repeated", "rolled", "head left behind", "power cut", "kill", "close", "failed open", "full",
+		"acknowledged", "refused", "unknown", "repeated", "rolled", "head left behind", "power cut", "kill", "close", "failed open", "full", "space again",
 	} {
 		if first != last && met[what] < 5 {
 			t.Errorf("only %d times: %s", met[what], what)
@@ -132,7 +132,9 @@ func (w *world) arm() {
 	case 4:
 		fault := faultfs.Fault{Err: []error{syscall.EIO, io.ErrShortWrite}[w.rng.IntN(2)], Done: w.rng.IntN(4) == 0}
 		w.say("operation %d fails: %v", at, fault)
-		w.inject(func(n int64, op faultfs.Op) bool { return n == at && op.Kind != faultfs.Close && op.Kind != faultfs.Lock }, fault)
+		w.inject(func(n int64, op faultfs.Op) bool {
+			return n == at && op.Kind != faultfs.Close && op.Kind != faultfs.Lock
+		}, fault)
 	case 5, 6:
 		// Whoever shares the disk fills it now and then.
 		until := at + w.rng.Int64N(200)
@@ -192,8 +194,15 @@ func (w *world) open() error {
 		w.store, w.driver = nil, nil
 		return err
 	}
-	return w.check()
+	if err = w.check(); err != nil {
+		w.leave()
+		return &broken{err}
+	}
+	return nil
 }
+
+// broken is a promise that was not kept, as against an open that failed.
+type broken struct{ error }
 
 // check compares the machines with the past.
 func (w *world) check() error {
@@ -234,7 +243,7 @@ func (w *world) check() error {
 func (w *world) life() error {
 	if err := w.open(); err != nil {
 		w.say("open: %v", err)
-		if !w.excused() {
+		if b := (*broken)(nil); errors.As(err, &b) || !w.excused() {
 			return fmt.Errorf("open: %w", err)
 		}
 		w.met["failed open"]++
@@ -251,6 +260,15 @@ func (w *world) life() error {
 		}
 		if w.rng.IntN(3) == 0 {
 			<-time.After(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
+		}
+	}
+	if err == nil && w.full && w.store.Err() == nil && !w.disk.Frozen() {
+		w.say("somebody frees space")
+		w.disk.SetInjector(nil)
+		w.fired = false
+		w.met["space again"]++
+		if err = w.burst(); err == nil {
+			err = w.check()
 		}
 	}
 	if err != nil {

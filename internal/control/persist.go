@@ -35,11 +35,7 @@ func (d *Driver) persist(r *consensus.Ready) {
 		for _, p := range r.Persist {
 			d.lazy[p.Group] = p.Hard
 		}
-		if d.outstanding > 0 {
-			d.lazyBatch = r.Batch
-		} else {
-			d.must(d.host.Stored(r.Batch))
-		}
+		d.storedWithRest(r.Batch)
 		return
 	}
 	b := handed{number: r.Batch, parts: r.Persist}
@@ -68,6 +64,10 @@ func (d *Driver) persist(r *consensus.Ready) {
 	}
 	clear(d.lazy)
 	err := w.finish()
+	if err == nil && len(last) == 0 {
+		d.storedWithRest(r.Batch) // it only waits for those before it
+		return
+	}
 	if err == nil {
 		err = d.emit(last, &b)
 	}
@@ -79,6 +79,16 @@ func (d *Driver) persist(r *consensus.Ready) {
 	default:
 		d.fail(err)
 	}
+}
+
+// storedWithRest makes a batch known that has no record, once all before it are
+// answered.
+func (d *Driver) storedWithRest(batch uint64) {
+	if d.outstanding > 0 {
+		d.waitingBatch = batch
+		return
+	}
+	d.must(d.host.Stored(batch))
 }
 
 var errDropped = status.New(status.DiskFull, "a record of the control plane's log was refused because the disk is full")
@@ -165,7 +175,7 @@ func (d *Driver) stored(b *handed) {
 	}
 	number := b.number
 	if d.outstanding == 0 {
-		number = max(number, d.lazyBatch)
+		number = max(number, d.waitingBatch)
 	}
 	d.must(d.host.Stored(number))
 }

@@ -48,7 +48,8 @@ func (d *Driver) beginAnew() {
 			d.forget = append(d.forget, id)
 		}
 	}
-	d.host, d.lazyBatch = host, 0
+	d.host, d.waitingBatch = host, 0
+	d.log.tail = d.log.seg.Tail() // behind what it took
 	clear(d.lazy)
 	if d.opening {
 		d.fail(why)

@@ -155,7 +155,7 @@ func (d *Driver) rolled(snapshots int64, err error) {
 	}
 	old := d.log.seg.Info().ID
 	d.began(d.rolling.head.log, snapshots)
-	d.lazyBatch = 0
+	d.waitingBatch = 0
 	clear(d.lazy) // the host has them among what is durable
 	d.rolling = nil
 	d.cfg.Log.Debug("the control plane's log is rolled", "bytes", d.log.bytes)

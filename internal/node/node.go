@@ -162,7 +162,10 @@ func (b *Broker) Ready() error {
 	if err := b.ctx.Err(); err != nil {
 		return errClosed
 	}
-	return b.store.Err()
+	if err := b.store.Err(); err != nil {
+		return err
+	}
+	return b.control.Err()
 }
 
 var errClosed = status.New(status.Unavailable, "the broker is closed")
