@@ -34,6 +34,7 @@ type cluster struct {
 	tasks sync.WaitGroup
 
 	mu     sync.Mutex
+	net    *rand.Rand
 	blocks map[ident.StoreID]bool // who hears and says nothing
 	calm   bool
 
@@ -69,7 +70,7 @@ func (n *clusterNode) Send(to ident.StoreID, frame []byte) {
 	defer c.mu.Unlock()
 	copies := 1
 	if !c.calm {
-		copies = []int{0, 1, 1, 1, 1, 1, 1, 2}[c.rng.IntN(8)]
+		copies = []int{0, 1, 1, 1, 1, 1, 1, 2}[c.net.IntN(8)]
 	}
 	if c.blocks[n.id] || c.blocks[to] {
 		copies = 0
@@ -308,7 +309,7 @@ func (c *cluster) settle() error {
 		if c.catalogs {
 			continue
 		}
-		if err := p.holds(n.machines[id].lines); err != nil {
+		if err := p.holds(n.machines[id].all()); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
 	}
@@ -318,7 +319,7 @@ func (c *cluster) settle() error {
 // state is what a group's machine holds on a node.
 func (n *clusterNode) state(id consensus.GroupID) string {
 	if n.catalog == nil {
-		return strings.Join(n.machines[id].lines, "\n")
+		return strings.Join(n.machines[id].all(), "\n")
 	}
 	var b strings.Builder
 	n.catalog.View(func(s *catalog.State) {
@@ -524,7 +525,7 @@ func TestASuffixThatNobodyAcknowledgedGivesWay(t *testing.T) {
 		next := c.leader(1)
 		c.mustHave(t, next, 10, 20)
 		c.must(t, c.settle())
-		if lines := old.machines[1].lines; len(lines) != 20 || lines[10] != "line 10" {
+		if lines := old.machines[1].all(); len(lines) != 20 || lines[10] != "line 10" {
 			t.Errorf("the old leader has %q", lines)
 		}
 	})
@@ -559,13 +560,13 @@ func TestMembersThatAreFarBehindGetASnapshot(t *testing.T) {
 		c.must(t, leader.driver.ChangeMembers(1, consensus.Change{Voters: []ident.StoreID{fresh.id}, Remove: []ident.StoreID{away.id}}))
 		c.mustHave(t, leader, 0, 5)
 		c.must(t, c.settle())
-		if got := len(fresh.machines[1].lines); got != 205 {
+		if got := len(fresh.machines[1].all()); got != 205 {
 			t.Errorf("the new member has %d lines", got)
 		}
 		// It keeps what it was given.
 		fresh.crash()
 		c.must(t, c.settle())
-		if got := len(fresh.machines[1].lines); got != 205 {
+		if got := len(fresh.machines[1].all()); got != 205 {
 			t.Errorf("the new member has %d lines after a crash", got)
 		}
 	})

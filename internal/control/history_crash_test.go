@@ -212,7 +212,7 @@ func (w *world) check() error {
 		if _, ok := w.driver.Status(id); !ok {
 			return fmt.Errorf("%s is gone", id)
 		}
-		lines := w.machines[id].lines
+		lines := w.machines[id].all()
 		at := map[string]int{}
 		for i, l := range lines {
 			if _, twice := at[l]; twice {

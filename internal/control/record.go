@@ -172,7 +172,7 @@ func scanRecord(v []byte, f func(part) error) (flags byte, err error) {
 	return v[2], nil
 }
 
-var errPart = status.New(status.DataCorrupt, "a part of a record ends before its bytes")
+var errPart = status.New(status.DataCorrupt, "a part of a record is empty, or ends before its bytes")
 
 func scanPart(s *varint.Scanner) (p part, err error) {
 	p.tag = tag(s.Take(1)[0])
@@ -196,7 +196,9 @@ func scanPart(s *varint.Scanner) (p part, err error) {
 			err = errPart
 		}
 	case tagHard:
-		p.hard = consensus.ScanHardState(s)
+		if p.hard = consensus.ScanHardState(s); raftIsEmpty(p.hard) {
+			err = errPart
+		}
 	case tagForget, tagBegun:
 	default:
 		err = status.New(status.DataCorrupt, "a record has a part %d, which there is not", p.tag)
