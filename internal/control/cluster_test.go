@@ -238,7 +238,7 @@ func (c *cluster) leader(id consensus.GroupID) *clusterNode {
 				return n
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func (n *clusterNode) state(id consensus.GroupID) string {
 func (c *cluster) together(id consensus.GroupID, leader *clusterNode) error {
 	why := ""
 	for range 1200 {
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 		s, _ := leader.driver.Status(id)
 		why = ""
 		if !s.Leading {
@@ -430,7 +430,7 @@ func (c *cluster) step() error {
 	case r < 8:
 		c.propose(1 + c.rng.IntN(20))
 	case r < 12:
-		time.Sleep(time.Duration(c.rng.IntN(2000)) * time.Millisecond)
+		<-time.After(time.Duration(c.rng.IntN(2000)) * time.Millisecond)
 	case r < 14:
 		n := c.up()
 		if c.rng.IntN(2) == 0 {

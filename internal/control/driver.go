@@ -38,7 +38,8 @@ type Config struct {
 	// 16 MiB.
 	RollBytes int64
 	// Host has the limits and the times of the groups. Its Store is filled in, and
-	// its Random if there is none.
+	// its Random if there is none. A proposal has at most 4 MiB, so that the log
+	// can hold it.
 	Host consensus.Config
 	// Log gets the story. Default: dropped.
 	Log *slog.Logger
@@ -48,7 +49,13 @@ type Config struct {
 	adopt func(*segment.Store, segment.Info) error
 }
 
-func (c *Config) fill(store *segment.Store) {
+// maxProposalBytes is what the record of one entry has room for.
+const maxProposalBytes = 4 << 20
+
+func (c *Config) fill(store *segment.Store) error {
+	if c.Host.MaxProposalBytes > maxProposalBytes {
+		return fmt.Errorf("control: proposals of %d bytes, at most %d", c.Host.MaxProposalBytes, maxProposalBytes)
+	}
 	if c.Tick == 0 {
 		c.Tick = 100 * time.Millisecond
 	}
@@ -63,6 +70,7 @@ func (c *Config) fill(store *segment.Store) {
 		seed := ident.NewIncarnation()
 		c.Host.Random = rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:]))
 	}
+	return nil
 }
 
 // Driver runs the members of groups that one store has. Its goroutine owns all
@@ -110,7 +118,9 @@ type Driver struct {
 // waits until the groups whose only member this store is have applied all that
 // was acknowledged.
 func OpenDriver(store *segment.Store, cfg Config) (*Driver, error) {
-	cfg.fill(store)
+	if err := cfg.fill(store); err != nil {
+		return nil, err
+	}
 	d := &Driver{
 		cfg: cfg, store: store, inbox: newInbox(), replicas: map[consensus.GroupID]*replica{},
 		lazy: map[consensus.GroupID]lazyHard{}, opening: true,
