@@ -28,7 +28,7 @@ import (
 // cluster is three stores with a network between them, in a bubble of synctest.
 type cluster struct {
 	rng   *rand.Rand
-	met   map[string]int
+	met   *tally
 	nodes []*clusterNode
 	stop  chan struct{}
 	tasks sync.WaitGroup
@@ -87,10 +87,10 @@ func (n *clusterNode) Send(to ident.StoreID, frame []byte) {
 	}
 }
 
-func newCluster(t testing.TB, seed uint64, met map[string]int, groups int, catalogs bool) *cluster {
+func newCluster(t testing.TB, seed uint64, met *tally, groups int, catalogs bool) *cluster {
 	c := &cluster{
 		catalogs: catalogs,
-		rng:      rand.New(rand.NewPCG(seed, 5)), met: met, stop: make(chan struct{}),
+		rng:      rand.New(rand.NewPCG(seed, 5)), net: rand.New(rand.NewPCG(seed, 6)), met: met, stop: make(chan struct{}),
 		blocks: map[ident.StoreID]bool{}, groups: map[consensus.GroupID]*past{},
 	}
 	for g := range groups {
@@ -162,6 +162,8 @@ func (n *clusterNode) start(voters []ident.StoreID) error {
 		Clock: time.Now, Groups: slices.Sorted(maps.Keys(n.c.groups)), Voters: voters, Transport: n,
 		Machine: func(id consensus.GroupID) control.Machine {
 			m := &ledger{}
+			n.c.mu.Lock()
+			defer n.c.mu.Unlock()
 			machines[id] = m
 			return m
 		},
@@ -271,13 +273,13 @@ func (c *cluster) propose(some int) {
 	for _, a := range all {
 		switch code := status.CodeOf(a.err); {
 		case a.err == nil:
-			c.met["acknowledged"]++
+			c.met.add("acknowledged")
 			a.p.sure = append(a.p.sure, a.line)
 		case code == status.Unknown || code == status.StoreFailed:
-			c.met["unknown"]++
+			c.met.add("unknown")
 			a.p.perhaps[a.line] = true
 		default:
-			c.met["refused"]++
+			c.met.add("refused")
 			a.p.never[a.line] = true
 		}
 	}
@@ -309,17 +311,25 @@ func (c *cluster) settle() error {
 		if c.catalogs {
 			continue
 		}
-		if err := p.holds(n.machines[id].all()); err != nil {
+		if err := p.holds(n.lines(id)); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
 	}
 	return nil
 }
 
+// lines are what a group's ledger holds on a node.
+func (n *clusterNode) lines(id consensus.GroupID) []string {
+	n.c.mu.Lock()
+	m := n.machines[id]
+	n.c.mu.Unlock()
+	return m.all()
+}
+
 // state is what a group's machine holds on a node.
 func (n *clusterNode) state(id consensus.GroupID) string {
 	if n.catalog == nil {
-		return strings.Join(n.machines[id].all(), "\n")
+		return strings.Join(n.lines(id), "\n")
 	}
 	var b strings.Builder
 	n.catalog.View(func(s *catalog.State) {
@@ -392,7 +402,7 @@ const clusterSeed = "QUIRE_CLUSTER_SEED"
 func TestHistoriesOfThreeStores(t *testing.T) {
 	before := runtime.GOMAXPROCS(1) // the order of goroutines is that of the seed
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	first, last := uint64(1), uint64(40)
+	first, last := uint64(1), usual(40)
 	if env := os.Getenv(clusterSeed); env != "" {
 		n, err := strconv.ParseUint(env, 10, 64)
 		if err != nil {
@@ -400,7 +410,7 @@ func TestHistoriesOfThreeStores(t *testing.T) {
 		}
 		first, last = n, n
 	}
-	met := map[string]int{}
+	met := newTally()
 	for seed := first; seed <= last; seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, seed, met, 3, false)
@@ -416,10 +426,10 @@ func TestHistoriesOfThreeStores(t *testing.T) {
 			}
 		})
 	}
-	t.Log(met)
+	t.Log(met.counts)
 	for _, what := range []string{"acknowledged", "refused", "unknown", "crash", "cut off", "full", "leader crash"} {
-		if first != last && met[what] < 5 {
-			t.Errorf("only %d times: %s", met[what], what)
+		if last-first+1 == 40 && met.counts[what] < 5 {
+			t.Errorf("only %d times: %s", met.counts[what], what)
 		}
 	}
 }
@@ -440,9 +450,9 @@ func (c *cluster) step() error {
 			return nil
 		}
 		if s, _ := n.driver.Status(1); s.Leading {
-			c.met["leader crash"]++
+			c.met.add("leader crash")
 		}
-		c.met["crash"]++
+		c.met.add("crash")
 		n.crash()
 	case r < 17:
 		for _, n := range c.nodes {
@@ -452,7 +462,7 @@ func (c *cluster) step() error {
 		}
 	case r < 18:
 		if n := c.up(); n != nil {
-			c.met["cut off"]++
+			c.met.add("cut off")
 			c.mu.Lock()
 			c.blocks[n.id] = true
 			c.mu.Unlock()
@@ -477,7 +487,7 @@ func (c *cluster) fill(n *clusterNode) {
 			return faultfs.Fault{}
 		}
 		left--
-		c.met["full"]++
+		c.met.add("full")
 		return faultfs.Fault{Err: syscall.ENOSPC}
 	})
 }
@@ -485,7 +495,7 @@ func (c *cluster) fill(n *clusterNode) {
 // inCluster runs f with three stores in a bubble.
 func inCluster(t *testing.T, catalogs bool, f func(t *testing.T, c *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, map[string]int{}, 1, catalogs)
+		c := newCluster(t, 1, newTally(), 1, catalogs)
 		c.calm = true
 		defer c.end()
 		f(t, c)
@@ -525,7 +535,7 @@ func TestASuffixThatNobodyAcknowledgedGivesWay(t *testing.T) {
 		next := c.leader(1)
 		c.mustHave(t, next, 10, 20)
 		c.must(t, c.settle())
-		if lines := old.machines[1].all(); len(lines) != 20 || lines[10] != "line 10" {
+		if lines := old.lines(1); len(lines) != 20 || lines[10] != "line 10" {
 			t.Errorf("the old leader has %q", lines)
 		}
 	})
@@ -560,13 +570,13 @@ func TestMembersThatAreFarBehindGetASnapshot(t *testing.T) {
 		c.must(t, leader.driver.ChangeMembers(1, consensus.Change{Voters: []ident.StoreID{fresh.id}, Remove: []ident.StoreID{away.id}}))
 		c.mustHave(t, leader, 0, 5)
 		c.must(t, c.settle())
-		if got := len(fresh.machines[1].all()); got != 205 {
+		if got := len(fresh.lines(1)); got != 205 {
 			t.Errorf("the new member has %d lines", got)
 		}
 		// It keeps what it was given.
 		fresh.crash()
 		c.must(t, c.settle())
-		if got := len(fresh.machines[1].all()); got != 205 {
+		if got := len(fresh.lines(1)); got != 205 {
 			t.Errorf("the new member has %d lines after a crash", got)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,7 @@ const firstSeed = "QUIRE_CONTROL_SEED"
 func TestHistoriesOfOneStore(t *testing.T) {
 	before := runtime.GOMAXPROCS(1) // the order of goroutines is that of the seed
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	first, last := uint64(1), uint64(400)
+	first, last := uint64(1), usual(400)
 	if env := os.Getenv(firstSeed); env != "" {
 		n, err := strconv.ParseUint(env, 10, 64)
 		if err != nil {
@@ -42,7 +43,7 @@ func TestHistoriesOfOneStore(t *testing.T) {
 		}
 		first, last = n, n
 	}
-	met := map[string]int{}
+	met := newTally()
 	for seed := first; seed <= last; seed++ {
 		var err error
 		synctest.Test(t, func(*testing.T) { err = newHistory(seed, met, first == last).run() })
@@ -50,12 +51,12 @@ func TestHistoriesOfOneStore(t *testing.T) {
 			t.Errorf("seed %d: %v\n\treplay it: %s=%d go test ./internal/control -run %s", seed, err, firstSeed, seed, t.Name())
 		}
 	}
-	t.Log(met)
+	t.Log(met.counts)
 	for _, what := range []string{
 		"acknowledged", "refused", "unknown", "repeated", "rolled", "head left behind", "power cut", "kill", "close", "failed open", "full", "space again",
 	} {
-		if first != last && met[what] < 5 {
-			t.Errorf("only %d times: %s", met[what], what)
+		if last-first+1 == 400 && met.counts[what] < 5 {
+			t.Errorf("only %d times: %s", met.counts[what], what)
 		}
 	}
 }
@@ -70,12 +71,12 @@ type past struct {
 type world struct {
 	rng    *rand.Rand
 	disk   *faultfs.FS
-	met    map[string]int
+	met    *tally
 	tell   bool
 	groups map[consensus.GroupID]*past
 	names  map[string]uint64 // the tokens of what was acknowledged
 	next   uint64
-	fired  bool
+	fired  atomic.Bool
 	full   bool
 
 	store    *segment.Store
@@ -83,7 +84,7 @@ type world struct {
 	machines map[consensus.GroupID]*ledger
 }
 
-func newHistory(seed uint64, met map[string]int, tell bool) *world {
+func newHistory(seed uint64, met *tally, tell bool) *world {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	w := &world{rng: rng, met: met, tell: tell, groups: map[consensus.GroupID]*past{}, names: map[string]uint64{}}
 	w.disk = faultfs.New(faultfs.Config{Seed: seed, WriteBack: 30 * rng.IntN(3), FailedSyncKeeps: 50 * rng.IntN(2)})
@@ -108,7 +109,8 @@ func (w *world) run() error {
 	}
 	w.disk.SetInjector(nil)
 	w.disk.CrashAt(-1)
-	w.fired, w.full = false, false
+	w.fired.Store(false)
+	w.full = false
 	if err := w.open(); err != nil {
 		return fmt.Errorf("the last open: %w", err)
 	}
@@ -121,7 +123,8 @@ func (w *world) run() error {
 
 // arm draws the trouble of a life.
 func (w *world) arm() {
-	w.fired, w.full = false, false
+	w.fired.Store(false)
+	w.full = false
 	w.disk.SetInjector(nil)
 	w.disk.CrashAt(-1)
 	at := w.rng.Int64N(8 << w.rng.IntN(7))
@@ -153,15 +156,15 @@ func (w *world) inject(hit func(int64, faultfs.Op) bool, fault faultfs.Fault) {
 		if !hit(n-1, op) {
 			return faultfs.Fault{}
 		}
-		if w.fired = true; fault.Err == syscall.ENOSPC {
-			w.met["full"]++
+		if w.fired.Store(true); fault.Err == syscall.ENOSPC {
+			w.met.add("full")
 		}
 		w.say("    %v is made to fail", op)
 		return fault
 	})
 }
 
-func (w *world) excused() bool { return w.fired || w.disk.Frozen() }
+func (w *world) excused() bool { return w.fired.Load() || w.disk.Frozen() }
 
 // open begins a life and compares it with the past.
 func (w *world) open() error {
@@ -174,7 +177,7 @@ func (w *world) open() error {
 	w.store = store
 	for _, i := range store.Segments() {
 		if i.ID>>63 == 1 && len(store.Segments()) > 1 {
-			w.met["head left behind"]++
+			w.met.add("head left behind")
 			break
 		}
 	}
@@ -246,7 +249,7 @@ func (w *world) life() error {
 		if b := (*broken)(nil); errors.As(err, &b) || !w.excused() {
 			return fmt.Errorf("open: %w", err)
 		}
-		w.met["failed open"]++
+		w.met.add("failed open")
 		w.end()
 		return nil
 	}
@@ -265,8 +268,8 @@ func (w *world) life() error {
 	if err == nil && w.full && w.store.Err() == nil && !w.disk.Frozen() {
 		w.say("somebody frees space")
 		w.disk.SetInjector(nil)
-		w.fired = false
-		w.met["space again"]++
+		w.fired.Store(false)
+		w.met.add("space again")
 		if err = w.burst(); err == nil {
 			err = w.check()
 		}
@@ -323,17 +326,17 @@ func (w *world) burst() error {
 			return fmt.Errorf("%s: %s was applied, and its token is taken again", a.group, a.line)
 		case a.again:
 			if errors.Is(a.err, control.ErrRepeated) {
-				w.met["repeated"]++
+				w.met.add("repeated")
 			}
 		case a.err == nil:
-			w.met["acknowledged"]++
+			w.met.add("acknowledged")
 			p.sure = append(p.sure, a.line)
 			w.names[a.line] = a.token
 		case code == status.StoreFailed || code == status.Unknown:
-			w.met["unknown"]++
+			w.met.add("unknown")
 			p.perhaps[a.line] = true
 		default:
-			w.met["refused"]++
+			w.met.add("refused")
 			p.never[a.line] = true
 			if !w.excused() {
 				return fmt.Errorf("%s is refused: %w", a.line, a.err)
@@ -341,7 +344,7 @@ func (w *world) burst() error {
 		}
 	}
 	if after := w.logs(); before > 0 && after > before {
-		w.met["rolled"]++
+		w.met.add("rolled")
 	}
 	return nil
 }
@@ -360,19 +363,19 @@ func (w *world) end() {
 	switch {
 	case w.driver != nil && !w.disk.Frozen() && w.rng.IntN(3) == 0:
 		w.say("close")
-		w.met["close"]++
+		w.met.add("close")
 		w.leave()
 		w.disk = w.disk.Clone()
 		return
 	case w.rng.IntN(3) == 0:
 		w.say("kill")
-		w.met["kill"]++
+		w.met.add("kill")
 		old := w.disk
 		w.disk = old.Clone()
 		old.Freeze()
 	default:
 		w.say("power cut")
-		w.met["power cut"]++
+		w.met.add("power cut")
 		old := w.disk
 		w.disk = old.Crash(faultfs.CrashOptions{
 			Seed: w.rng.Uint64(), Survive: []int{0, 10, 50, 90, 100}[w.rng.IntN(5)], Mixed: w.rng.IntN(2) == 0, Torn: 20 * w.rng.IntN(2),

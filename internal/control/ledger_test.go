@@ -3,6 +3,7 @@ package control_test
 import (
 	"encoding/binary"
 	"iter"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -57,4 +58,28 @@ var _ control.Machine = (*ledger)(nil)
 func tokenOf(n uint64) (t [16]byte) {
 	binary.BigEndian.PutUint64(t[:], n)
 	return t
+}
+
+// tally counts what histories met, so that one that has gone blind is noticed.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func newTally() *tally { return &tally{counts: map[string]int{}} }
+
+func (t *tally) add(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts[what]++
+}
+
+// usual is a number of histories for the plain test command, a tenth of it under
+// the race detector, which makes each ten times as slow.
+func usual(n uint64) uint64 {
+	info, ok := debug.ReadBuildInfo()
+	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return n / 10
+	}
+	return n
 }
