@@ -168,8 +168,8 @@ func (n *clusterNode) start(voters []ident.StoreID) error {
 			return m
 		},
 		Admit:     func(consensus.Stranger) bool { return true },
-		RollBytes: 2000 + n.c.rng.Int64N(8000),
-		Host:      consensus.Config{Random: rand.NewPCG(n.c.rng.Uint64(), 1), MaxChunkBytes: 1000},
+		RollBytes: 2000 + n.c.rng.Int64N(8000), KeepBytes: 300 + n.c.rng.IntN(5000),
+		Host: consensus.Config{Random: rand.NewPCG(n.c.rng.Uint64(), 1), MaxChunkBytes: 1000},
 	}
 	var d *control.Driver
 	if !n.c.catalogs {
@@ -202,6 +202,11 @@ func (n *clusterNode) leave() {
 	n.c.mu.Unlock()
 	if d != nil {
 		d.Close()
+		for _, m := range n.machines {
+			if m.restored > 1 { // the first is that of the start
+				n.c.met.add("snapshot")
+			}
+		}
 		n.store.Close() //nolint:errcheck // that it returns is what matters
 	}
 	n.store = nil
@@ -427,7 +432,7 @@ func TestHistoriesOfThreeStores(t *testing.T) {
 		})
 	}
 	t.Log(met.counts)
-	for _, what := range []string{"acknowledged", "refused", "unknown", "crash", "cut off", "full", "leader crash"} {
+	for _, what := range []string{"acknowledged", "refused", "unknown", "crash", "cut off", "full", "leader crash", "snapshot"} {
 		if last-first+1 == 40 && met.counts[what] < 5 {
 			t.Errorf("only %d times: %s", met.counts[what], what)
 		}

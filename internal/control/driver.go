@@ -37,6 +37,10 @@ type Config struct {
 	// log grows at least to the size of the snapshots that it began with. Default
 	// 16 MiB.
 	RollBytes int64
+	// KeepBytes is how much of a group's log stays in memory for members that are a
+	// little behind; at twice as much it is cut, and who needs what is gone gets a
+	// snapshot. Default 128 KiB.
+	KeepBytes int
 	// Host has the limits and the times of the groups. Its Store is filled in, and
 	// its Random if there is none. A proposal has at most 4 MiB, so that the log
 	// can hold it.
@@ -61,6 +65,9 @@ func (c *Config) fill(store *segment.Store) error {
 	}
 	if c.RollBytes == 0 {
 		c.RollBytes = 16 << 20
+	}
+	if c.KeepBytes == 0 {
+		c.KeepBytes = 128 << 10
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -348,10 +355,6 @@ func (d *Driver) drop(id consensus.GroupID) {
 	d.voidRoll()
 }
 
-// keepBytes is how much of a group's log stays in memory for members that are a
-// little behind; at twice as much it is cut.
-const keepBytes = 128 << 10
-
 // trim forgets the beginning of long logs in memory. The disk has it until the
 // next roll, which needs what is behind its snapshots.
 func (d *Driver) trim() {
@@ -360,10 +363,10 @@ func (d *Driver) trim() {
 	}
 	for _, id := range d.order {
 		entries, bytes, err := d.host.LogSize(id)
-		if err != nil || bytes < 2*keepBytes {
+		if err != nil || bytes < 2*d.cfg.KeepBytes {
 			continue
 		}
-		keep := uint64(entries) * keepBytes / uint64(bytes)
+		keep := uint64(entries) * uint64(d.cfg.KeepBytes) / uint64(bytes)
 		if p := d.replicas[id]; p.meta.Index > keep {
 			// What is gone already, or of before a snapshot, is refused.
 			_ = d.host.Compact(id, p.meta.Index-keep)

@@ -16,6 +16,8 @@ import (
 type ledger struct {
 	mu    sync.Mutex // of the test that looks at lines
 	lines []string
+	// restored counts the snapshots that it was made of.
+	restored int
 }
 
 func (l *ledger) all() []string {
@@ -46,6 +48,7 @@ func (l *ledger) Restore(chunks iter.Seq[[]byte]) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = nil
+	l.restored++
 	for c := range chunks {
 		l.lines = append(l.lines, strings.Split(string(c), "\n")...)
 	}
