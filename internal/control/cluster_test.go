@@ -174,7 +174,7 @@ func (n *clusterNode) start(voters []ident.StoreID) error {
 	var d *control.Driver
 	if !n.c.catalogs {
 		d, err = control.OpenDriver(store, cfg)
-	} else if n.catalog, err = control.OpenMember(store, cfg); err == nil {
+	} else if n.catalog, err = control.Open(store, cfg); err == nil {
 		d = n.catalog.Driver()
 	}
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/consensus"
@@ -36,15 +35,9 @@ type Control struct {
 	machine *machine
 }
 
-// Open loads the catalog from its log in the store, or begins an empty one, with
-// this store as the only member. The clock gives the append times of the log.
-func Open(store *segment.Store, clock func() time.Time) (*Control, error) {
-	return OpenMember(store, Config{Clock: clock, Voters: []ident.StoreID{store.Identity()}})
-}
-
-// OpenMember is Open for a store that may be one of several members. The groups
-// and machines of the configuration are those of the catalog.
-func OpenMember(store *segment.Store, cfg Config) (*Control, error) {
+// Open loads the catalog from its log in the store, or begins an empty one with the
+// voters of the configuration. The groups and machines are those of the catalog.
+func Open(store *segment.Store, cfg Config) (*Control, error) {
 	m := &machine{state: catalog.New()}
 	cfg.Groups, cfg.adopt = []consensus.GroupID{Root}, m.adopt
 	cfg.Machine = func(consensus.GroupID) Machine { return m }

@@ -31,7 +31,7 @@ func TestACommandCostsOneRoundAndRestNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Open(store, time.Now)
+		c, err := Open(store, alone(store))
 		if err != nil {
 			t.Fatal(err)
 		}

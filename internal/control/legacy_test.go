@@ -23,6 +23,11 @@ func openStore(t *testing.T, fs vfs.FS) *segment.Store {
 	return store
 }
 
+// alone is the configuration of a store that is the only member.
+func alone(store *segment.Store) Config {
+	return Config{Clock: time.Now, Voters: []ident.StoreID{store.Identity()}}
+}
+
 func command(store *segment.Store, topic string) catalog.CreateTopic {
 	return catalog.CreateTopic{
 		ID: ident.NewIncarnation(), Name: catalog.Name{Tenant: "default", Namespace: "default", Topic: topic},
@@ -84,7 +89,7 @@ func TestAStoreOfBeforeRaftKeepsItsTopics(t *testing.T) {
 	beforeRaft(t, store, true)
 	beforeRaft(t, store, false)
 	for life := range 3 {
-		c, err := Open(store, time.Now)
+		c, err := Open(store, alone(store))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +114,7 @@ func TestAStoreOfBeforeRaftKeepsItsTopics(t *testing.T) {
 func TestALogThatWasEndedIsReplaced(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	for life := range 3 {
-		c, err := Open(store, time.Now)
+		c, err := Open(store, alone(store))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +140,7 @@ func TestALogOfANewerVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, l, []byte{entryRaft, RecordVersion + 1, 0})
-	if _, err := Open(store, time.Now); status.CodeOf(err) != status.DataNewer {
+	if _, err := Open(store, alone(store)); status.CodeOf(err) != status.DataNewer {
 		t.Errorf("open: %v", err)
 	}
 }
