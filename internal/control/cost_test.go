@@ -8,7 +8,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/quirelog/quire/internal/consensus"
+	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/segment"
+	"github.com/quirelog/quire/status"
 )
 
 // rounds counts the commit rounds of a store that wrote something for somebody.
@@ -93,4 +96,28 @@ func number(n uint64) (k [16]byte) {
 		k[i] = byte(n >> (8 * i))
 	}
 	return k
+}
+
+// What is no frame, or is not from whom it comes or not for this store, is refused.
+func TestFramesOfOthersAreRefused(t *testing.T) {
+	store := openStore(t, vfs.NewMem())
+	c, err := Open(store, alone(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	peer, self := ident.StoreID{1}, store.Identity()
+	for name, frame := range map[string][]byte{
+		"garbage":                  {consensus.FrameVersion, 2, 3},
+		"to another store":         consensus.EncodeMessage(consensus.Message{From: peer, To: peer}),
+		"in the name of another":   consensus.EncodeMessage(consensus.Message{From: ident.StoreID{2}, To: self}),
+		"in the name of this very": consensus.EncodeMessage(consensus.Message{From: self, To: self}),
+	} {
+		if err := c.Driver().Receive(peer, frame); status.CodeOf(err) != status.ProtocolViolation {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Driver().Receive(peer, consensus.EncodeMessage(consensus.Message{From: peer, To: self})); err != nil {
+		t.Error(err)
+	}
 }
