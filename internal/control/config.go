@@ -75,4 +75,3 @@ func (c *Config) fill(store *segment.Store) error {
 	}
 	return nil
 }
-

@@ -153,4 +153,3 @@ func (d *Driver) trim() {
 		}
 	}
 }
-

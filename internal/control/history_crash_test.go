@@ -190,7 +190,7 @@ func (w *world) open() error {
 			return m
 		},
 		RollBytes: 500 + w.rng.Int64N(4000),
-		Host:      consensus.Config{Random: rand.NewPCG(w.rng.Uint64(), 1)},
+		Host:      consensus.Config{Random: rand.NewPCG(w.rng.Uint64(), 1), MaxMessageBytes: 1000},
 	})
 	if err != nil {
 		_ = store.Close()
@@ -295,7 +295,11 @@ func (w *world) burst() error {
 		err   error
 	}
 	var all []*attempt
-	for range 1 + w.rng.IntN(12) {
+	some := 1 + w.rng.IntN(12)
+	if w.rng.IntN(4) == 0 {
+		some *= 8
+	}
+	for range some {
 		w.next++
 		a := &attempt{group: ids[w.rng.IntN(len(ids))], line: fmt.Sprint("c", w.next, strings.Repeat(".", w.rng.IntN(200))), token: w.next}
 		if sure := w.groups[a.group].sure; len(sure) > 0 && w.rng.IntN(5) == 0 {

@@ -18,9 +18,12 @@ import (
 func (d *Driver) beginAnew() {
 	why := d.refused
 	d.refused = nil
-	// What has become committed with the last durable record counts.
-	r := d.host.Ready()
-	d.deliver(&consensus.Ready{Committed: r.Committed, Outcomes: r.Outcomes})
+	// What has become committed with the last durable record counts. It may come in
+	// several portions.
+	for d.err == nil && d.host.HasReady() {
+		r := d.host.Ready()
+		d.deliver(&consensus.Ready{Committed: r.Committed, Outcomes: r.Outcomes})
+	}
 	if d.err != nil {
 		return
 	}
