@@ -13,6 +13,7 @@ import (
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/catalog"
+	"github.com/quirelog/quire/internal/control"
 	"github.com/quirelog/quire/internal/wire"
 )
 
@@ -34,6 +35,7 @@ func buildVersion() build {
 		System: runtime.GOOS + "/" + runtime.GOARCH,
 		Formats: map[string]int{
 			"batch": batch.Version, "catalog": catalog.SnapshotVersion, "protocol": wire.Version,
+			"raft": control.RecordVersion,
 		},
 	}
 	info, ok := debug.ReadBuildInfo()

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/zeebo/xxh3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/quirelog/quire/internal/ident"
@@ -312,7 +313,17 @@ func TestASnapshotOnItsWayToTheDiskIsWhatTheHostSpeaksOf(t *testing.T) {
 	if err := h.Step(m); err != nil {
 		t.Fatal(err)
 	}
+	// The checksum of nothing is not 0: what does not fit its checksum is asked for
+	// again from its start.
 	r := h.Ready()
+	if len(r.Persist) != 0 || len(r.Messages) != 1 || r.Messages[0].Acks[0].Done || r.Messages[0].Acks[0].Next != 0 {
+		t.Fatalf("a snapshot with another checksum: %+v", r)
+	}
+	m.Chunks[0].Sum = xxh3.Hash(nil)
+	if err := h.Step(m); err != nil {
+		t.Fatal(err)
+	}
+	r = h.Ready()
 	if len(r.Persist) != 1 || r.Persist[0].Snapshot == nil {
 		t.Fatalf("%+v", r)
 	}

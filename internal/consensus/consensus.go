@@ -131,5 +131,9 @@ func (c *Config) fill() error {
 	if c.ElectionTicks <= c.HeartbeatTicks {
 		return fmt.Errorf("consensus: %d election ticks, more than the %d heartbeat ticks", c.ElectionTicks, c.HeartbeatTicks)
 	}
+	const slack = 1 << 20 // heads, members and contexts
+	if n := c.MaxMessageBytes + max(c.MaxProposalBytes, c.MaxChunkBytes) + slack; n > MaxFrame {
+		return fmt.Errorf("consensus: a message could have %d bytes, and a frame holds %d", n, MaxFrame)
+	}
 	return nil
 }

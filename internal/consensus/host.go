@@ -62,29 +62,44 @@ func New(cfg Config) (*Host, error) {
 // one of them is called with the same stores. A store that has been in the
 // group must not found it again, but Restore it: it would forget its votes.
 func (h *Host) Found(id GroupID, voters []ident.StoreID) error {
-	if len(voters) == 0 || len(voters) > h.cfg.MaxMembers {
-		return status.New(status.LimitReached, "group %s: %d voters, from 1 to %d", id, len(voters), h.cfg.MaxMembers)
+	if len(voters) > h.cfg.MaxMembers {
+		return status.New(status.LimitReached, "group %s: %d voters, at most %d", id, len(voters), h.cfg.MaxMembers)
 	}
-	m := founding(voters)
-	for i := 1; i < len(m.Members); i++ {
-		if m.Members[i].Store == m.Members[i-1].Store {
-			return status.New(status.InvalidArgument, "group %s: store %s is there twice", id, m.Members[i].Store)
-		}
+	s, err := Founded(h.cfg.Store, voters)
+	if err != nil {
+		return err
 	}
-	self, ok := m.Find(h.cfg.Store)
-	if !ok {
-		return status.New(status.InvalidArgument, "group %s: store %s is not one of its voters", id, h.cfg.Store)
-	}
-	// The log begins behind an entry that nobody has, so that a member that
-	// joins later is brought up by a snapshot, which tells it the members.
-	s := State{Self: self, Meta: Meta{Index: 1, Term: 1, Membership: m}, Hard: raftpb.HardState{Term: 1, Commit: 1}}
 	g, err := h.add(id, s)
 	if err != nil {
 		return err
 	}
-	p := Persist{Group: id, Self: self, Snapshot: &Snapshot{Meta: s.Meta}, Hard: s.Hard}
+	p := Persist{Group: id, Self: s.Self, Snapshot: &Snapshot{Meta: s.Meta}, Hard: s.Hard}
 	h.write(write{g: g, persist: p, sync: true})
 	return nil
+}
+
+// Founded is the State with which a store founds a group. A driver that makes it
+// durable by itself, with the state machine that the group begins with, gives it
+// to Restore and needs no Found.
+func Founded(store ident.StoreID, voters []ident.StoreID) (State, error) {
+	if len(voters) == 0 {
+		return State{}, status.New(status.InvalidArgument, "a group is founded without voters")
+	}
+	m := founding(voters)
+	for i := 1; i < len(m.Members); i++ {
+		if m.Members[i].Store == m.Members[i-1].Store {
+			return State{}, status.New(status.InvalidArgument, "a group is founded with store %s twice", m.Members[i].Store)
+		}
+	}
+	self, ok := m.Find(store)
+	if !ok {
+		return State{}, status.New(status.InvalidArgument, "store %s founds a group and is not one of its voters", store)
+	}
+	// The log begins behind an entry that nobody has, so that a member that
+	// joins later is brought up by a snapshot, which tells it the members.
+	return State{
+		Self: self, Meta: Meta{Index: 1, Term: 1, Membership: m}, Hard: raftpb.HardState{Term: 1, Commit: 1},
+	}, nil
 }
 
 // Join begins a group as a member that its leader has added as the peer self;

@@ -95,8 +95,12 @@ func (l *entryLog) append(es []raftpb.Entry) {
 	for i := range es {
 		l.bytes += es[i].Size()
 	}
-	// Clipped, because slices that Entries gave away may still be read.
-	l.entries = append(l.entries[:keep:keep], es...)
+	if int(keep) < len(l.entries) {
+		// In memory of their own, because slices that Entries gave away may still be
+		// read. What is behind the last entry nobody has.
+		l.entries = slices.Clip(l.entries[:keep])
+	}
+	l.entries = append(l.entries, es...)
 }
 
 // restore begins the log anew behind a snapshot.

@@ -43,8 +43,10 @@ type Chunk struct {
 	// Term is that of the leader that sends.
 	Term uint64
 	Meta Meta
-	// Total is the bytes of the whole snapshot, Offset where Data begins in it.
+	// Total is the bytes of the whole snapshot, Sum their xxh3, and Offset where
+	// Data begins in it.
 	Total, Offset int
+	Sum           uint64
 	Data          []byte
 }
 

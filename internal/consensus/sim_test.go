@@ -29,8 +29,10 @@ type counts struct {
 	Elections, Decided, Unknown, Refused, Reads, FailedReads, Crashes, LostDisks, Installs, Changes, Moves, Joins, Compactions int
 }
 
+// packet is a frame on its way.
 type packet struct {
-	m Message
+	from, to ident.StoreID
+	frame    []byte
 }
 
 func newSim(seed uint64) *sim {
@@ -117,7 +119,7 @@ func (s *sim) send(ms []Message) {
 			}
 		}
 		for range copies {
-			s.net = append(s.net, packet{m: m})
+			s.net = append(s.net, packet{m.From, m.To, EncodeMessage(m)})
 		}
 	}
 	for len(s.net) > 4000 {
@@ -134,12 +136,14 @@ func (s *sim) deliver() {
 	if !s.calm && s.rng.IntN(3) == 0 {
 		i = s.rng.IntN(len(s.net))
 	}
-	m := s.net[i].m
+	p := s.net[i]
 	s.net = slices.Delete(s.net, i, i+1)
-	if s.block[[2]ident.StoreID{m.From, m.To}] {
+	if s.block[[2]ident.StoreID{p.from, p.to}] {
 		return
 	}
-	if n := s.node(m.To); up(n) {
+	if n := s.node(p.to); up(n) {
+		m, err := DecodeMessage(p.frame)
+		s.must(err)
 		s.must(n.host.Step(m))
 		n.process()
 	}

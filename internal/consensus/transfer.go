@@ -3,6 +3,7 @@ package consensus
 import (
 	"slices"
 
+	"github.com/zeebo/xxh3"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -14,9 +15,10 @@ import (
 type transfer struct {
 	to   PeerID
 	snap *Snapshot
-	next int // the receiver has the bytes before it
-	idle int // ticks since the last chunk was sent
-	age  int // ticks since the receiver moved on
+	sum  uint64 // of the snapshot's data
+	next int    // the receiver has the bytes before it
+	idle int    // ticks since the last chunk was sent
+	age  int    // ticks since the receiver moved on
 }
 
 // assembly is a snapshot that is arriving.
@@ -86,6 +88,24 @@ func (h *Host) LogSize(id GroupID) (entries, bytes int, err error) {
 	return len(g.log.entries), g.log.bytes, nil
 }
 
+// Durable gives what Stored has made durable of a group: its hard state and the
+// entries after an index that is not compacted. The Membership at the index is
+// left out: the driver has it. The entries are not to be changed.
+func (h *Host) Durable(id GroupID, index uint64) (State, error) {
+	g, err := h.find(id)
+	if err != nil {
+		return State{}, err
+	}
+	term, err := g.log.Term(index)
+	if err != nil {
+		return State{}, invalid(id, "index %d, and the log has those from %d to %d", index, g.log.base.Index, g.log.last())
+	}
+	return State{
+		Self: g.self, Meta: Meta{Index: index, Term: term}, Hard: g.log.hard,
+		Entries: slices.Clip(g.log.entries[index-g.log.base.Index:]),
+	}, nil
+}
+
 // OfferSnapshot answers Ready.SnapshotsWanted: the state machine of a group at
 // an applied index. The host keeps data until all who need it have it.
 func (h *Host) OfferSnapshot(id GroupID, index uint64, data []byte) error {
@@ -115,7 +135,7 @@ func (g *group) beginTransfer(m raftpb.Message) {
 		return
 	}
 	g.endTransfer(PeerID(m.To))
-	t := &transfer{to: PeerID(m.To), snap: s}
+	t := &transfer{to: PeerID(m.To), snap: s, sum: xxh3.Hash(s.Data)}
 	g.transfers = append(g.transfers, t)
 	g.h.transfers++
 	g.sendChunk(t)
@@ -149,7 +169,7 @@ func (g *group) sendChunk(t *transfer) {
 	e := g.h.out.to(store, chunkHeadBytes+len(data))
 	e.Chunks = append(e.Chunks, Chunk{
 		Group: g.id, From: g.self, To: t.to, Term: g.seen.Term, Meta: t.snap.Meta,
-		Total: len(t.snap.Data), Offset: t.next, Data: data,
+		Total: len(t.snap.Data), Sum: t.sum, Offset: t.next, Data: data,
 	})
 }
 
@@ -226,6 +246,10 @@ func (g *group) chunk(c Chunk) {
 		return
 	}
 	g.assembly = nil
+	if xxh3.Hash(a.data) != c.Sum {
+		g.ackChunk(c, 0, false) // from the start again
+		return
+	}
 	g.receive(c, a)
 	g.ackChunk(c, c.Total, true)
 }

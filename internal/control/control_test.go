@@ -22,7 +22,7 @@ func open(t *testing.T, fs vfs.FS) (*segment.Store, *control.Control) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := control.Open(store, time.Now)
+	c, err := control.Open(store, control.Config{Clock: time.Now, Voters: []ident.StoreID{store.Identity()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,10 @@ func Open(cfg Config) (*Broker, error) {
 	}
 	b.store = store
 	b.owner = catalog.Owner{Store: store.Identity(), Process: ident.NewIncarnation()}
-	if b.control, err = control.Open(store, cfg.Clock); err != nil {
+	b.control, err = control.Open(store, control.Config{
+		Clock: cfg.Clock, Log: cfg.Log, Voters: []ident.StoreID{store.Identity()},
+	})
+	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	b.control.View(func(s *catalog.State) {
@@ -162,7 +165,10 @@ func (b *Broker) Ready() error {
 	if err := b.ctx.Err(); err != nil {
 		return errClosed
 	}
-	return b.store.Err()
+	if err := b.store.Err(); err != nil {
+		return err
+	}
+	return b.control.Err()
 }
 
 var errClosed = status.New(status.Unavailable, "the broker is closed")

@@ -42,7 +42,8 @@ type queue struct {
 	wake   chan struct{}
 }
 
-// submit hands an op to the writer. It never blocks.
+// submit hands an op to the writer. It never blocks. A critical segment bounds
+// by itself what it hands in, and is not turned away for what others do.
 func (s *Store) submit(o op) error {
 	o.at = time.Now()
 	q := &s.queue
@@ -51,7 +52,7 @@ func (s *Store) submit(o op) error {
 	if q.closed != nil {
 		return q.closed
 	}
-	if o.kind == opAppend && q.bytes+int64(len(o.batch)) > q.limit {
+	if o.kind == opAppend && !o.seg.meta.Critical && q.bytes+int64(len(o.batch)) > q.limit {
 		s.cfg.Observer.Limit("queue_bytes")
 		return status.New(status.Overloaded, "%d bytes wait for the disk, at most %d may", q.bytes, q.limit)
 	}

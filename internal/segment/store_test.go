@@ -9,6 +9,7 @@ import (
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/record"
+	"github.com/quirelog/quire/status"
 )
 
 // stamped makes a batch that continues the segment's tail.
@@ -99,6 +100,38 @@ func TestWhatWasAppendedIsReadBackAfterRestarts(t *testing.T) {
 	}
 	if err := s.Delete(1); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What waits for the disk is bounded, but a critical segment, which bounds its own,
+// is not turned away for what others hand in.
+func TestAFullQueueTurnsAwayWhatIsNotCritical(t *testing.T) {
+	s, err := Open(vfs.NewMem(), "d", Config{JournalFileBytes: 256 << 10, QueueBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, critical := range []bool{false, true} {
+		id := ident.SegmentID(1)
+		if critical {
+			id = 2
+		}
+		g, err := s.Create(Meta{ID: id, Range: 1, Epoch: 1, Critical: critical})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		err = g.Append(stamped(t, g, 1, 10), func(err error) { done <- err })
+		switch {
+		case critical && err == nil:
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		case critical || status.CodeOf(err) != status.Overloaded:
+			t.Errorf("critical %v: %v", critical, err)
+		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
