@@ -191,9 +191,10 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 }
 
 // SplitTopic splits a range of a topic in two, where key is or, if that is nil,
-// the largest range where that halves what was written to it last. Records, cursors and the order of each key go
-// on as before; more ranges can be written and read beside each other. If the
-// connection breaks on the way the outcome may be unknown.
+// the largest range where that halves what was written to it last. Records,
+// cursors and the order of each key go on as before; more ranges can be written
+// and read beside each other. If the connection breaks on the way the outcome may
+// be unknown.
 func (c *Client) SplitTopic(ctx context.Context, name string, key []byte) error {
 	var resp quirev1.SplitTopicResponse
 	_, err := c.do(ctx, call{
@@ -216,6 +217,21 @@ func (c *Client) MergeTopic(ctx context.Context, name string) error {
 		want:  wire.TypeMergeTopicResponse,
 		resp:  &resp,
 		doing: "merging ranges of topic " + name,
+	})
+	return err
+}
+
+// RestripeTopic begins a new segment in each range of a topic that takes records,
+// where segments are placed today. What is stored stays where it is.
+func (c *Client) RestripeTopic(ctx context.Context, name string) error {
+	var resp quirev1.RestripeTopicResponse
+	_, err := c.do(ctx, call{
+		typ:   wire.TypeRestripeTopicRequest,
+		req:   &quirev1.RestripeTopicRequest{Name: name},
+		want:  wire.TypeRestripeTopicResponse,
+		resp:  &resp,
+		again: always, // new segments more do no harm
+		doing: "restriping topic " + name,
 	})
 	return err
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ func (r *run) createTopics(ctx context.Context) error {
 	}
 	return r.eachTopic(ctx, func(ctx context.Context, name string) error {
 		_, err := r.clients[0].CreateTopic(ctx, name, client.TopicConfig{
-			Settings: map[string]string{"fsync": r.Fsync},
+			Settings: map[string]string{"fsync": r.Fsync, "max-ranges": strconv.Itoa(max(r.Ranges, 512))},
 		})
 		// An empty topic is split into equal bands.
 		for n := 1; n < r.Ranges && err == nil; n++ {

@@ -27,8 +27,9 @@ func (c Split) apply(s *State) (Result, error) {
 	if c.At <= r.Band.First || c.At > r.Band.Last {
 		return Result{}, fmt.Errorf("%w: split of %v %v at %016x", ErrMalformed, r.ID, r.Band, uint64(c.At))
 	}
-	if n := t.Leaves(); n >= MaxRanges {
-		return Result{}, status.New(status.LimitReached, "topic %s has %d ranges, the most that it may have", t.Name.Short(), n)
+	if n := t.Leaves(); n >= int(t.Settings.MaxRanges) {
+		return Result{}, status.New(status.LimitReached, "topic %s has %d ranges, and max-ranges=%d",
+			t.Name.Short(), n, t.Settings.MaxRanges)
 	}
 	retired, err := s.endable(t, c.Ending)
 	if err != nil {

@@ -34,7 +34,8 @@ const (
 	// grantReserve is how many more segments grants may seal, so that a range
 	// at its limit still survives restarts.
 	grantReserve = 8_192
-	// MaxRanges bounds the ranges of a topic that take appends.
+	// MaxRanges bounds the ranges of a topic that take appends, whatever its
+	// setting.
 	MaxRanges = 65_536
 	// MaxStubs is how many sealed ranges of a topic are remembered when their
 	// records are gone.

@@ -17,7 +17,7 @@ import (
 func commands() []Command {
 	settings := Settings{
 		Ack: AckPrimary, Fsync: Fsync(250_000_000), Replicas: 3, SegmentBytes: 64 << 20, SegmentAge: 600_000_000_000,
-		RetentionBytes: 1 << 30, RetentionAge: 7 * day, MaxValueBytes: 64 << 10,
+		RetentionBytes: 1 << 30, RetentionAge: 7 * day, MaxValueBytes: 64 << 10, MaxRanges: 4096,
 	}
 	seal := Seal{End: 300, Digest: 0xd1d2d3d4d5d6d7d8, Users: 99, Bytes: 1 << 20, LastTime: 1_700_000_000_000_000}
 	return []Command{

@@ -54,6 +54,9 @@ func settingsToPB(s Settings) *pb.Settings {
 		SegmentBytes: s.SegmentBytes, SegmentAgeMs: s.SegmentAge.Milliseconds(),
 		RetentionBytes: s.RetentionBytes, RetentionAgeMs: s.RetentionAge.Milliseconds(),
 	}
+	if s.MaxRanges != defaultMaxRanges {
+		m.MaxRanges = s.MaxRanges
+	}
 	switch interval, ok := s.Fsync.Interval(); {
 	case ok:
 		m.Fsync, m.FsyncIntervalMs = pb.Fsync_FSYNC_INTERVAL, interval.Milliseconds()
@@ -70,6 +73,9 @@ func settingsFromPB(m *pb.Settings) Settings {
 		Ack: Ack(m.GetAck()), Replicas: uint8(m.GetReplicas()), MaxValueBytes: m.GetMaxValueBytes(),
 		SegmentBytes: m.GetSegmentBytes(), SegmentAge: millis(m.GetSegmentAgeMs()),
 		RetentionBytes: m.GetRetentionBytes(), RetentionAge: millis(m.GetRetentionAgeMs()),
+	}
+	if s.MaxRanges = m.GetMaxRanges(); s.MaxRanges == 0 {
+		s.MaxRanges = defaultMaxRanges
 	}
 	switch m.GetFsync() {
 	case pb.Fsync_FSYNC_INTERVAL:

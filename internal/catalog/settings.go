@@ -27,6 +27,8 @@ type Settings struct {
 	RetentionAge   time.Duration
 	// MaxValueBytes bounds a record's value.
 	MaxValueBytes uint64
+	// MaxRanges bounds the ranges that take appends.
+	MaxRanges uint32
 }
 
 // Ack says which stores must have a batch before it is acknowledged.

@@ -68,7 +68,16 @@ var settingsTable = []Setting{
 	size("max-value-bytes", "1MiB", 1, record.MaxValueBound, false,
 		"the most bytes that a record's value may have",
 		func(s *Settings) *uint64 { return &s.MaxValueBytes }),
+	{
+		Name: "max-ranges", Default: strconv.Itoa(defaultMaxRanges), Allowed: "1 to " + strconv.Itoa(MaxRanges),
+		Meaning: "the most ranges that take records; a topic that has more keeps them",
+		get:     func(s *Settings) string { return strconv.FormatUint(uint64(s.MaxRanges), 10) }, set: setMaxRanges,
+	},
 }
+
+// defaultMaxRanges is also what topics have that were made before there was the
+// setting.
+const defaultMaxRanges = 512
 
 // size is the row of a number of bytes. With orZero, 0 is allowed as well.
 func size(name, def string, low, high uint64, orZero bool, meaning string, field func(*Settings) *uint64) Setting {
@@ -167,13 +176,31 @@ func setReplicas(s *Settings, text string) error {
 		s.Replicas = 0
 		return nil
 	}
-	n, err := strconv.ParseUint(text, 10, 8)
-	if err != nil {
-		return errors.New("it is no number")
+	n, err := count(text, MaxReplicas)
+	if err == nil {
+		s.Replicas = uint8(n)
 	}
-	if n < 1 || n > MaxReplicas {
-		return errBounds
+	return err
+}
+
+func setMaxRanges(s *Settings, text string) error {
+	n, err := count(text, MaxRanges)
+	if err == nil {
+		s.MaxRanges = uint32(n)
 	}
-	s.Replicas = uint8(n)
-	return nil
+	return err
+}
+
+// count reads a number from 1 to most.
+func count(text string, most uint64) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errBounds
+	case err != nil:
+		return 0, errors.New("it is no number")
+	case n < 1 || n > most:
+		return 0, errBounds
+	}
+	return n, nil
 }

@@ -14,7 +14,7 @@ import (
 func TestDefaultsAreDurable(t *testing.T) {
 	want := Settings{
 		Ack: AckQuorum, Fsync: FsyncAlways, Replicas: 0, SegmentBytes: 1 << 30, SegmentAge: time.Hour,
-		RetentionBytes: 0, RetentionAge: 0, MaxValueBytes: record.MaxValue,
+		RetentionBytes: 0, RetentionAge: 0, MaxValueBytes: record.MaxValue, MaxRanges: 512,
 	}
 	if got := DefaultSettings(); got != want || got.Weak() {
 		t.Errorf("defaults %+v, weak %v; want %+v, not weak", got, got.Weak(), want)
@@ -24,7 +24,7 @@ func TestDefaultsAreDurable(t *testing.T) {
 	}
 	values := map[string]string{
 		"ack": "quorum", "fsync": "always", "replicas": "auto", "segment-bytes": "1073741824", "segment-age": "1h",
-		"retention-bytes": "0", "retention-age": "0", "max-value-bytes": "1048576",
+		"retention-bytes": "0", "retention-age": "0", "max-value-bytes": "1048576", "max-ranges": "512",
 	}
 	if got := DefaultSettings().Values(); !maps.Equal(got, values) {
 		t.Errorf("default values %v, want %v", got, values)
@@ -107,6 +107,12 @@ var settingValues = []struct{ name, in, out string }{
 	{"max-value-bytes", "8323072", "8323072"},
 	{"max-value-bytes", "8323073", ""},
 	{"max-value-bytes", "0", ""},
+	{"max-ranges", "1", "1"},
+	{"max-ranges", "65536", "65536"},
+	{"max-ranges", "65537", ""},
+	{"max-ranges", "99999999999999999999", ""},
+	{"max-ranges", "0", ""},
+	{"max-ranges", "many", ""},
 }
 
 func TestSettingsAreReadWithinTheirBounds(t *testing.T) {
@@ -153,7 +159,7 @@ func TestSettingErrorsNameSettingValueAndWhatIsAllowed(t *testing.T) {
 		{
 			"color", "red",
 			`there is no setting "color", the settings are ack, fsync, replicas, segment-bytes, segment-age, ` +
-				`retention-bytes, retention-age, max-value-bytes`,
+				`retention-bytes, retention-age, max-value-bytes, max-ranges`,
 		},
 	} {
 		_, err := DefaultSettings().With(map[string]string{tc.name: tc.value})
@@ -198,6 +204,7 @@ func TestCheckRefusesWhatTextCannotSay(t *testing.T) {
 		"retention-bytes": func(s *Settings) { s.RetentionBytes = 1 << 63 },
 		"retention-age":   func(s *Settings) { s.RetentionAge = -time.Hour },
 		"max-value-bytes": func(s *Settings) { s.MaxValueBytes = record.MaxValueBound + 1 },
+		"max-ranges":      func(s *Settings) { s.MaxRanges = 0 },
 	} {
 		s := DefaultSettings()
 		change(&s)
@@ -238,5 +245,6 @@ func drawSettings(t *rapid.T) Settings {
 			rapid.Just(time.Duration(0)), millis(time.Second, 36_500*day),
 		).Draw(t, "retention age"),
 		MaxValueBytes: rapid.Uint64Range(1, record.MaxValueBound).Draw(t, "max value"),
+		MaxRanges:     rapid.Uint32Range(1, MaxRanges).Draw(t, "max ranges"),
 	}
 }

@@ -52,6 +52,23 @@ func (a *app) topicMergeCommand() *cobra.Command {
 	}
 }
 
+func (a *app) topicRestripeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restripe NAME",
+		Short: "Begin new segments of a topic where they are placed today",
+		Long: "Begin a new segment in each range of a topic that takes records, where segments are\n" +
+			"placed today. What is stored stays where it is.\n" +
+			"Writers and readers go on; cursors and the order of each key stay.",
+		Example: "  quire topic restripe orders",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			return a.reshape(ctx, "restriped", args[0], func(ctx context.Context, c *client.Client) error {
+				return c.RestripeTopic(ctx, args[0])
+			})
+		}),
+	}
+}
+
 // reshape changes a topic's ranges and says how many take records then.
 func (a *app) reshape(
 	ctx context.Context, done, name string, request func(context.Context, *client.Client) error,

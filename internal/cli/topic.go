@@ -25,6 +25,7 @@ func (a *app) topicCommand() *cobra.Command {
 		a.completesTopic(a.topicDeleteCommand(), cobra.ShellCompDirectiveNoFileComp),
 		a.completesTopic(a.topicSplitCommand(), cobra.ShellCompDirectiveNoFileComp),
 		a.completesTopic(a.topicMergeCommand(), cobra.ShellCompDirectiveNoFileComp),
+		a.completesTopic(a.topicRestripeCommand(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	return cmd
 }

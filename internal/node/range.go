@@ -278,22 +278,33 @@ func (r *rng) rest() {
 // waits is refused, and the next append tries again.
 func (r *rng) open() {
 	r.mu.Lock()
-	why, known := r.next, r.producers
+	why := r.next
+	r.mu.Unlock()
+	if err := r.goOn(why); err != nil {
+		r.release(err)
+	}
+}
+
+// goOn opens the next segment and hands it what waits. Without one it changes
+// nothing. Only one goroutine calls it at a time: the one that opening is set
+// for.
+func (r *rng) goOn(why succession) error {
+	r.mu.Lock()
+	known := r.producers
 	r.mu.Unlock()
 	seg, err := r.advance(why)
 	if err == nil && known == nil {
 		known, err = r.t.recall(r.t.info(), r.catalogRange())
 	}
 	if err != nil {
-		r.release(err)
-		return
+		return err
 	}
 	info := seg.Info()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rest()
 	if r.ended != nil {
-		return
+		return nil
 	}
 	r.producers = known
 	if r.seg != seg {
@@ -315,6 +326,7 @@ func (r *rng) open() {
 		}
 	}
 	r.checkDurability()
+	return nil
 }
 
 // release answers what waits with err. What waited at a range that has moved has

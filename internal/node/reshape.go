@@ -34,6 +34,10 @@ func (b *Broker) SplitTopic(ctx context.Context, name string, key []byte) error 
 		at = t.halving(r)
 		return []*rng{r}, nil
 	}, func(ends []catalog.Ending, ranges []*catalog.Range) (catalog.Command, error) {
+		if n := len(t.state.Load().leaves); n >= int(t.info().Settings.MaxRanges) {
+			return nil, status.New(status.LimitReached, "topic %q has %d ranges, and max-ranges=%d",
+				t.name.Short(), n, t.info().Settings.MaxRanges)
+		}
 		if band := ranges[0].Band; at <= band.First || at > band.Last {
 			return nil, status.New(status.InvalidArgument,
 				"topic %q cannot be split there: the key begins its range", t.name.Short())
@@ -57,6 +61,30 @@ func (b *Broker) MergeTopic(ctx context.Context, name string) error {
 	}, func(ends []catalog.Ending, _ []*catalog.Range) (catalog.Command, error) {
 		return catalog.Merge{Topic: t.id, Left: ends[0], Right: ends[1]}, nil
 	})
+}
+
+// RestripeTopic begins a new segment in every range of a topic that takes
+// appends, where segments are placed today. Appends in flight wait for it. The
+// errors are those of SplitTopic.
+func (b *Broker) RestripeTopic(ctx context.Context, name string) error {
+	t, err := b.lookup(name)
+	if err != nil {
+		return err
+	}
+	for _, r := range t.state.Load().leaves {
+		err := r.freeze(ctx)
+		if errors.Is(err, errMoved) && t.over() == nil {
+			continue // what continues it is new
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.goOn(succeedRoll); err != nil {
+			r.thaw()
+			return err
+		}
+	}
+	return nil
 }
 
 // reshape ends ranges and has others continue them (R4): it freezes those that

@@ -117,7 +117,9 @@ func TestACursorSurvivesSplitsAndMerges(t *testing.T) {
 		r := &reader{tally{}, d.Cursor}
 		r.seen.take(t, d)
 		readers = append(readers, r)
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
+		case 4:
+			err = b.RestripeTopic(ctx, "t")
 		case 0, 1:
 			err = b.SplitTopic(ctx, "t", nil)
 		case 2:
@@ -409,5 +411,62 @@ func TestAPowerCutWhileReshaping(t *testing.T) {
 		if fmt.Sprint(seen) != fmt.Sprint(written) {
 			t.Errorf("seed %d: read %v, want %v", seed, seen, written)
 		}
+	}
+}
+
+// A restriped topic writes on in a new segment of each range.
+func TestARestripeBeginsNewSegments(t *testing.T) {
+	b := open(t, vfs.NewMem())
+	create(t, b, "t", nil)
+	ctx := context.Background()
+	if err := b.SplitTopic(ctx, "t", nil); err != nil {
+		t.Fatal(err)
+	}
+	segments := func() (n int) {
+		d, err := b.DescribeTopic(ctx, "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range d.Ranges {
+			n += len(r.Segments)
+		}
+		return n
+	}
+	for i := range 20 {
+		if err := send(b, "t", numbered(fmt.Sprint("k", i), 0, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := segments()
+	if err := b.RestripeTopic(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if now := segments(); now != before+2 {
+		t.Errorf("%d segments, of two ranges with %d", now, before)
+	}
+	if err := b.RestripeTopic(ctx, "no"); status.CodeOf(err) != status.TopicNotFound {
+		t.Errorf("no topic: %v", err)
+	}
+}
+
+// A topic has no more ranges than its owner allows, and says so before anything
+// is sealed.
+func TestSplitsEndAtTheTopicsLimit(t *testing.T) {
+	b := open(t, vfs.NewMem())
+	create(t, b, "t", map[string]string{"max-ranges": "3"})
+	ctx := context.Background()
+	for range 2 {
+		if err := b.SplitTopic(ctx, "t", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.SplitTopic(ctx, "t", nil); status.CodeOf(err) != status.LimitReached || leavesOf(t, b, "t") != 3 {
+		t.Errorf("a fourth range of three: %v", err)
+	}
+	if _, err := b.AlterTopic(ctx, "t", map[string]string{"max-ranges": "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.MergeTopic(ctx, "t"); err != nil || leavesOf(t, b, "t") != 2 {
+		t.Errorf("a merge above the limit: %v", err)
 	}
 }

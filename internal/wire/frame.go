@@ -70,6 +70,8 @@ const (
 	TypeCloseProducerResponse Type = 33
 	TypeOpenProducerRequest   Type = 34
 	TypeOpenProducerResponse  Type = 35
+	TypeRestripeTopicRequest  Type = 36
+	TypeRestripeTopicResponse Type = 37
 )
 
 // messages has an empty message of each type.
@@ -102,6 +104,8 @@ var messages = map[Type]func() Message{
 	TypeCloseProducerResponse: func() Message { return new(quirev1.CloseProducerResponse) },
 	TypeOpenProducerRequest:   func() Message { return new(quirev1.OpenProducerRequest) },
 	TypeOpenProducerResponse:  func() Message { return new(quirev1.OpenProducerResponse) },
+	TypeRestripeTopicRequest:  func() Message { return new(quirev1.RestripeTopicRequest) },
+	TypeRestripeTopicResponse: func() Message { return new(quirev1.RestripeTopicResponse) },
 }
 
 // New is an empty message of type t, or nil if there is no such type.

@@ -1634,8 +1634,10 @@ type Settings struct {
 	RetentionBytes uint64 `protobuf:"varint,7,opt,name=retention_bytes,json=retentionBytes,proto3" json:"retention_bytes,omitempty"`
 	RetentionAgeMs int64  `protobuf:"varint,8,opt,name=retention_age_ms,json=retentionAgeMs,proto3" json:"retention_age_ms,omitempty"`
 	MaxValueBytes  uint64 `protobuf:"varint,9,opt,name=max_value_bytes,json=maxValueBytes,proto3" json:"max_value_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// From version 3 on; 0 is 512.
+	MaxRanges     uint32 `protobuf:"varint,10,opt,name=max_ranges,json=maxRanges,proto3" json:"max_ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -1727,6 +1729,13 @@ func (x *Settings) GetRetentionAgeMs() int64 {
 func (x *Settings) GetMaxValueBytes() uint64 {
 	if x != nil {
 		return x.MaxValueBytes
+	}
+	return 0
+}
+
+func (x *Settings) GetMaxRanges() uint32 {
+	if x != nil {
+		return x.MaxRanges
 	}
 	return 0
 }
@@ -2461,7 +2470,7 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x04Name\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
-	"\x05topic\x18\x03 \x01(\tR\x05topic\"\xf0\x02\n" +
+	"\x05topic\x18\x03 \x01(\tR\x05topic\"\x8f\x03\n" +
 	"\bSettings\x12'\n" +
 	"\x03ack\x18\x01 \x01(\x0e2\x15.quire.catalog.v1.AckR\x03ack\x12-\n" +
 	"\x05fsync\x18\x02 \x01(\x0e2\x17.quire.catalog.v1.FsyncR\x05fsync\x12*\n" +
@@ -2471,7 +2480,10 @@ const file_quire_catalog_v1_catalog_proto_rawDesc = "" +
 	"\x0esegment_age_ms\x18\x06 \x01(\x03R\fsegmentAgeMs\x12'\n" +
 	"\x0fretention_bytes\x18\a \x01(\x04R\x0eretentionBytes\x12(\n" +
 	"\x10retention_age_ms\x18\b \x01(\x03R\x0eretentionAgeMs\x12&\n" +
-	"\x0fmax_value_bytes\x18\t \x01(\x04R\rmaxValueBytes\"7\n" +
+	"\x0fmax_value_bytes\x18\t \x01(\x04R\rmaxValueBytes\x12\x1d\n" +
+	"\n" +
+	"max_ranges\x18\n" +
+	" \x01(\rR\tmaxRanges\"7\n" +
 	"\x05Owner\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\fR\x05store\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\fR\aprocess\"\x97\x02\n" +

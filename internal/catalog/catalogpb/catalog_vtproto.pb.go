@@ -1394,6 +1394,11 @@ func (m *Settings) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.MaxRanges != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MaxRanges))
+		i--
+		dAtA[i] = 0x50
+	}
 	if m.MaxValueBytes != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MaxValueBytes))
 		i--
@@ -2636,6 +2641,9 @@ func (m *Settings) SizeVT() (n int) {
 	}
 	if m.MaxValueBytes != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.MaxValueBytes))
+	}
+	if m.MaxRanges != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.MaxRanges))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6235,6 +6243,25 @@ func (m *Settings) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.MaxValueBytes |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MaxRanges", wireType)
+			}
+			m.MaxRanges = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MaxRanges |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

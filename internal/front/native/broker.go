@@ -35,6 +35,7 @@ type Topics interface {
 	DeleteTopic(ctx context.Context, name string) error
 	SplitTopic(ctx context.Context, name string, key []byte) error
 	MergeTopic(ctx context.Context, name string) error
+	RestripeTopic(ctx context.Context, name string) error
 	OpenProducer(topic, name string) (id batch.ProducerID, session uint64, err error)
 	// CloseProducer waits for nothing.
 	CloseProducer(topic string, id batch.ProducerID, session uint64) error

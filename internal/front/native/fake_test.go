@@ -118,6 +118,11 @@ func (b *fakeBroker) SplitTopic(_ context.Context, name string, _ []byte) error 
 	return err
 }
 
+func (b *fakeBroker) RestripeTopic(_ context.Context, name string) error {
+	_, err := b.find(name)
+	return err
+}
+
 func (b *fakeBroker) MergeTopic(_ context.Context, name string) error {
 	_, err := b.find(name)
 	return err

@@ -32,6 +32,7 @@ var requestTypes = map[wire.Type]bool{
 	wire.TypeMergeTopicRequest:    true,
 	wire.TypeCloseProducerRequest: true,
 	wire.TypeOpenProducerRequest:  true,
+	wire.TypeRestripeTopicRequest: true,
 }
 
 // readRequests reads frames and begins what they ask for, until the connection

@@ -72,6 +72,8 @@ func ask(ctx context.Context, b Topics, m wire.Message) (wire.Message, error) {
 		return &quirev1.SplitTopicResponse{}, b.SplitTopic(ctx, m.Name, m.AtKey)
 	case *quirev1.MergeTopicRequest:
 		return &quirev1.MergeTopicResponse{}, b.MergeTopic(ctx, m.Name)
+	case *quirev1.RestripeTopicRequest:
+		return &quirev1.RestripeTopicResponse{}, b.RestripeTopic(ctx, m.Name)
 	case *quirev1.OpenProducerRequest:
 		id, session, err := b.OpenProducer(m.Topic, m.Name)
 		return &quirev1.OpenProducerResponse{Producer: id[:], Session: session}, err

@@ -1344,6 +1344,87 @@ func (*MergeTopicResponse) Descriptor() ([]byte, []int) {
 	return file_quire_v1_native_proto_rawDescGZIP(), []int{20}
 }
 
+// RestripeTopicRequest begins new segments where segments are placed today.
+type RestripeTopicRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestripeTopicRequest) Reset() {
+	*x = RestripeTopicRequest{}
+	mi := &file_quire_v1_native_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestripeTopicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestripeTopicRequest) ProtoMessage() {}
+
+func (x *RestripeTopicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestripeTopicRequest.ProtoReflect.Descriptor instead.
+func (*RestripeTopicRequest) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RestripeTopicRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RestripeTopicResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestripeTopicResponse) Reset() {
+	*x = RestripeTopicResponse{}
+	mi := &file_quire_v1_native_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestripeTopicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestripeTopicResponse) ProtoMessage() {}
+
+func (x *RestripeTopicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quire_v1_native_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestripeTopicResponse.ProtoReflect.Descriptor instead.
+func (*RestripeTopicResponse) Descriptor() ([]byte, []int) {
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{22}
+}
+
 // ProduceRequest is followed by one batch.
 type ProduceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1357,7 +1438,7 @@ type ProduceRequest struct {
 
 func (x *ProduceRequest) Reset() {
 	*x = ProduceRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[21]
+	mi := &file_quire_v1_native_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1450,7 @@ func (x *ProduceRequest) String() string {
 func (*ProduceRequest) ProtoMessage() {}
 
 func (x *ProduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[21]
+	mi := &file_quire_v1_native_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1463,7 @@ func (x *ProduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProduceRequest.ProtoReflect.Descriptor instead.
 func (*ProduceRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{21}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProduceRequest) GetTopic() string {
@@ -1415,7 +1496,7 @@ type ProduceResponse struct {
 
 func (x *ProduceResponse) Reset() {
 	*x = ProduceResponse{}
-	mi := &file_quire_v1_native_proto_msgTypes[22]
+	mi := &file_quire_v1_native_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1508,7 @@ func (x *ProduceResponse) String() string {
 func (*ProduceResponse) ProtoMessage() {}
 
 func (x *ProduceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[22]
+	mi := &file_quire_v1_native_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1521,7 @@ func (x *ProduceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProduceResponse.ProtoReflect.Descriptor instead.
 func (*ProduceResponse) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{22}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProduceResponse) GetAppendTimeUs() int64 {
@@ -1475,7 +1556,7 @@ type OpenProducerRequest struct {
 
 func (x *OpenProducerRequest) Reset() {
 	*x = OpenProducerRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1568,7 @@ func (x *OpenProducerRequest) String() string {
 func (*OpenProducerRequest) ProtoMessage() {}
 
 func (x *OpenProducerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[23]
+	mi := &file_quire_v1_native_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1581,7 @@ func (x *OpenProducerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenProducerRequest.ProtoReflect.Descriptor instead.
 func (*OpenProducerRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{23}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OpenProducerRequest) GetTopic() string {
@@ -1528,7 +1609,7 @@ type OpenProducerResponse struct {
 
 func (x *OpenProducerResponse) Reset() {
 	*x = OpenProducerResponse{}
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1621,7 @@ func (x *OpenProducerResponse) String() string {
 func (*OpenProducerResponse) ProtoMessage() {}
 
 func (x *OpenProducerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[24]
+	mi := &file_quire_v1_native_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1634,7 @@ func (x *OpenProducerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenProducerResponse.ProtoReflect.Descriptor instead.
 func (*OpenProducerResponse) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{24}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OpenProducerResponse) GetProducer() []byte {
@@ -1583,7 +1664,7 @@ type CloseProducerRequest struct {
 
 func (x *CloseProducerRequest) Reset() {
 	*x = CloseProducerRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1676,7 @@ func (x *CloseProducerRequest) String() string {
 func (*CloseProducerRequest) ProtoMessage() {}
 
 func (x *CloseProducerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[25]
+	mi := &file_quire_v1_native_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1689,7 @@ func (x *CloseProducerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseProducerRequest.ProtoReflect.Descriptor instead.
 func (*CloseProducerRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{25}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CloseProducerRequest) GetTopic() string {
@@ -1640,7 +1721,7 @@ type CloseProducerResponse struct {
 
 func (x *CloseProducerResponse) Reset() {
 	*x = CloseProducerResponse{}
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1733,7 @@ func (x *CloseProducerResponse) String() string {
 func (*CloseProducerResponse) ProtoMessage() {}
 
 func (x *CloseProducerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[26]
+	mi := &file_quire_v1_native_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1746,7 @@ func (x *CloseProducerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseProducerResponse.ProtoReflect.Descriptor instead.
 func (*CloseProducerResponse) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{26}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
 }
 
 // Start says where a reading begins.
@@ -1684,7 +1765,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1777,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[27]
+	mi := &file_quire_v1_native_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1790,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{27}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Start) GetAt() isStart_At {
@@ -1797,7 +1878,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_quire_v1_native_proto_msgTypes[28]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1890,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[28]
+	mi := &file_quire_v1_native_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1903,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{28}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Filter) GetBy() isFilter_By {
@@ -1880,7 +1961,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[29]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1973,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[29]
+	mi := &file_quire_v1_native_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1986,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{29}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FetchRequest) GetTopic() string {
@@ -1965,7 +2046,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_quire_v1_native_proto_msgTypes[30]
+	mi := &file_quire_v1_native_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2058,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[30]
+	mi := &file_quire_v1_native_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2071,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{30}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Delivery) GetSlices() []*Slice {
@@ -2042,7 +2123,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_quire_v1_native_proto_msgTypes[31]
+	mi := &file_quire_v1_native_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2135,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[31]
+	mi := &file_quire_v1_native_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2148,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{31}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Slice) GetSize() uint32 {
@@ -2110,7 +2191,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_quire_v1_native_proto_msgTypes[32]
+	mi := &file_quire_v1_native_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2203,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[32]
+	mi := &file_quire_v1_native_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2216,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{32}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Gap) GetReason() GapReason {
@@ -2174,7 +2255,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_quire_v1_native_proto_msgTypes[33]
+	mi := &file_quire_v1_native_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2267,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[33]
+	mi := &file_quire_v1_native_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2280,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{33}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SubscribeRequest) GetTopic() string {
@@ -2255,7 +2336,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_quire_v1_native_proto_msgTypes[34]
+	mi := &file_quire_v1_native_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2348,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[34]
+	mi := &file_quire_v1_native_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2361,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{34}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Credit) GetRecords() uint64 {
@@ -2306,7 +2387,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_quire_v1_native_proto_msgTypes[35]
+	mi := &file_quire_v1_native_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2399,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_quire_v1_native_proto_msgTypes[35]
+	mi := &file_quire_v1_native_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2412,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_quire_v1_native_proto_rawDescGZIP(), []int{35}
+	return file_quire_v1_native_proto_rawDescGZIP(), []int{37}
 }
 
 var File_quire_v1_native_proto protoreflect.FileDescriptor
@@ -2423,7 +2504,10 @@ const file_quire_v1_native_proto_rawDesc = "" +
 	"\x12SplitTopicResponse\"'\n" +
 	"\x11MergeTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
-	"\x12MergeTopicResponse\"<\n" +
+	"\x12MergeTopicResponse\"*\n" +
+	"\x14RestripeTopicRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
+	"\x15RestripeTopicResponse\"<\n" +
 	"\x0eProduceRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
 	"\x05bands\x18\x02 \x01(\rR\x05bands\"g\n" +
@@ -2512,7 +2596,7 @@ func file_quire_v1_native_proto_rawDescGZIP() []byte {
 }
 
 var file_quire_v1_native_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_quire_v1_native_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_quire_v1_native_proto_goTypes = []any{
 	(GapReason)(0),                // 0: quire.v1.GapReason
 	(Overflow)(0),                 // 1: quire.v1.Overflow
@@ -2537,25 +2621,27 @@ var file_quire_v1_native_proto_goTypes = []any{
 	(*SplitTopicResponse)(nil),    // 20: quire.v1.SplitTopicResponse
 	(*MergeTopicRequest)(nil),     // 21: quire.v1.MergeTopicRequest
 	(*MergeTopicResponse)(nil),    // 22: quire.v1.MergeTopicResponse
-	(*ProduceRequest)(nil),        // 23: quire.v1.ProduceRequest
-	(*ProduceResponse)(nil),       // 24: quire.v1.ProduceResponse
-	(*OpenProducerRequest)(nil),   // 25: quire.v1.OpenProducerRequest
-	(*OpenProducerResponse)(nil),  // 26: quire.v1.OpenProducerResponse
-	(*CloseProducerRequest)(nil),  // 27: quire.v1.CloseProducerRequest
-	(*CloseProducerResponse)(nil), // 28: quire.v1.CloseProducerResponse
-	(*Start)(nil),                 // 29: quire.v1.Start
-	(*Filter)(nil),                // 30: quire.v1.Filter
-	(*FetchRequest)(nil),          // 31: quire.v1.FetchRequest
-	(*Delivery)(nil),              // 32: quire.v1.Delivery
-	(*Slice)(nil),                 // 33: quire.v1.Slice
-	(*Gap)(nil),                   // 34: quire.v1.Gap
-	(*SubscribeRequest)(nil),      // 35: quire.v1.SubscribeRequest
-	(*Credit)(nil),                // 36: quire.v1.Credit
-	(*Cancel)(nil),                // 37: quire.v1.Cancel
-	nil,                           // 38: quire.v1.TopicSettings.ValuesEntry
+	(*RestripeTopicRequest)(nil),  // 23: quire.v1.RestripeTopicRequest
+	(*RestripeTopicResponse)(nil), // 24: quire.v1.RestripeTopicResponse
+	(*ProduceRequest)(nil),        // 25: quire.v1.ProduceRequest
+	(*ProduceResponse)(nil),       // 26: quire.v1.ProduceResponse
+	(*OpenProducerRequest)(nil),   // 27: quire.v1.OpenProducerRequest
+	(*OpenProducerResponse)(nil),  // 28: quire.v1.OpenProducerResponse
+	(*CloseProducerRequest)(nil),  // 29: quire.v1.CloseProducerRequest
+	(*CloseProducerResponse)(nil), // 30: quire.v1.CloseProducerResponse
+	(*Start)(nil),                 // 31: quire.v1.Start
+	(*Filter)(nil),                // 32: quire.v1.Filter
+	(*FetchRequest)(nil),          // 33: quire.v1.FetchRequest
+	(*Delivery)(nil),              // 34: quire.v1.Delivery
+	(*Slice)(nil),                 // 35: quire.v1.Slice
+	(*Gap)(nil),                   // 36: quire.v1.Gap
+	(*SubscribeRequest)(nil),      // 37: quire.v1.SubscribeRequest
+	(*Credit)(nil),                // 38: quire.v1.Credit
+	(*Cancel)(nil),                // 39: quire.v1.Cancel
+	nil,                           // 40: quire.v1.TopicSettings.ValuesEntry
 }
 var file_quire_v1_native_proto_depIdxs = []int32{
-	38, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
+	40, // 0: quire.v1.TopicSettings.values:type_name -> quire.v1.TopicSettings.ValuesEntry
 	5,  // 1: quire.v1.Topic.settings:type_name -> quire.v1.TopicSettings
 	5,  // 2: quire.v1.CreateTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 3: quire.v1.CreateTopicResponse.topic:type_name -> quire.v1.Topic
@@ -2565,15 +2651,15 @@ var file_quire_v1_native_proto_depIdxs = []int32{
 	14, // 7: quire.v1.Range.segments:type_name -> quire.v1.Segment
 	5,  // 8: quire.v1.AlterTopicRequest.settings:type_name -> quire.v1.TopicSettings
 	6,  // 9: quire.v1.AlterTopicResponse.topic:type_name -> quire.v1.Topic
-	29, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
-	30, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
-	33, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
-	34, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
+	31, // 10: quire.v1.FetchRequest.start:type_name -> quire.v1.Start
+	32, // 11: quire.v1.FetchRequest.filter:type_name -> quire.v1.Filter
+	35, // 12: quire.v1.Delivery.slices:type_name -> quire.v1.Slice
+	36, // 13: quire.v1.Delivery.gap:type_name -> quire.v1.Gap
 	0,  // 14: quire.v1.Gap.reason:type_name -> quire.v1.GapReason
-	29, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
-	30, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
+	31, // 15: quire.v1.SubscribeRequest.start:type_name -> quire.v1.Start
+	32, // 16: quire.v1.SubscribeRequest.filter:type_name -> quire.v1.Filter
 	1,  // 17: quire.v1.SubscribeRequest.overflow:type_name -> quire.v1.Overflow
-	36, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
+	38, // 18: quire.v1.SubscribeRequest.credit:type_name -> quire.v1.Credit
 	19, // [19:19] is the sub-list for method output_type
 	19, // [19:19] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
@@ -2587,13 +2673,13 @@ func file_quire_v1_native_proto_init() {
 		return
 	}
 	file_quire_v1_native_proto_msgTypes[17].OneofWrappers = []any{}
-	file_quire_v1_native_proto_msgTypes[27].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[29].OneofWrappers = []any{
 		(*Start_Beginning)(nil),
 		(*Start_End)(nil),
 		(*Start_TimeUs)(nil),
 		(*Start_Cursor)(nil),
 	}
-	file_quire_v1_native_proto_msgTypes[28].OneofWrappers = []any{
+	file_quire_v1_native_proto_msgTypes[30].OneofWrappers = []any{
 		(*Filter_Key)(nil),
 		(*Filter_KeyPrefix)(nil),
 	}
@@ -2603,7 +2689,7 @@ func file_quire_v1_native_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quire_v1_native_proto_rawDesc), len(file_quire_v1_native_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
