@@ -1,6 +1,8 @@
 package client
 
 import (
+	"fmt"
+
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/wire/quirev1"
@@ -15,9 +17,22 @@ type Gap struct {
 	// [WithOverflow]) or "lost" (a topic that does not sync each write lost
 	// its end in a crash).
 	Reason string
-	// Records is how many, if Known.
+	// Records is how many, or if that is not Known the most that it can be, and 0
+	// without even that.
 	Records uint64
 	Known   bool
+}
+
+// String says how many records are missing and why.
+func (g Gap) String() string {
+	count := ""
+	switch {
+	case g.Known:
+		count = fmt.Sprint(g.Records, " ")
+	case g.Records > 0:
+		count = fmt.Sprintf("up to %d ", g.Records)
+	}
+	return count + "records are missing here (" + g.Reason + ")"
 }
 
 // delivery is a stretch of a topic as the broker sent it.

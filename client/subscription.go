@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -14,12 +13,7 @@ import (
 // does not get. The iteration goes on after it.
 type GapError struct{ Gap }
 
-func (e *GapError) Error() string {
-	if !e.Known {
-		return fmt.Sprintf("records are missing here (%s)", e.Reason)
-	}
-	return fmt.Sprintf("%d records are missing here (%s)", e.Records, e.Reason)
-}
+func (e *GapError) Error() string { return e.String() }
 
 // Subscription has records pushed to it as they are written. Make one with
 // [Client.Subscribe], iterate over [Subscription.All] and close it.

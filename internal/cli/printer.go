@@ -73,11 +73,7 @@ func recordJSON(dst []byte, rec record.Record) []byte {
 // otherwise.
 func (p *printer) gap(g client.Gap) error {
 	if !p.json {
-		count := "an unknown number of records"
-		if g.Known {
-			count = number(g.Records) + " records"
-		}
-		_, err := fmt.Fprintf(p.stderr, "quire: gap: %s missing here (%s)\n", count, g.Reason)
+		_, err := fmt.Fprintf(p.stderr, "quire: gap: %s\n", g)
 		return err
 	}
 	out := struct {

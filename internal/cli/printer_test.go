@@ -60,8 +60,8 @@ func TestGapsAreToldWhereTheyAre(t *testing.T) {
 	if stdout.String() != "a\nb\n" {
 		t.Errorf("stdout %q", &stdout)
 	}
-	want := "quire: gap: 120 records missing here (retention)\n" +
-		"quire: gap: an unknown number of records missing here (lost)\n"
+	want := "quire: gap: 120 records are missing here (retention)\n" +
+		"quire: gap: records are missing here (lost)\n"
 	if stderr.String() != want {
 		t.Errorf("stderr %q", &stderr)
 	}

@@ -138,7 +138,8 @@ const (
 // Gap is a stretch of records that a reader does not get.
 type Gap struct {
 	Reason GapReason
-	// Records is how many, if Known.
+	// Records is how many, or if that is not Known the most that it can be, and 0
+	// without even that.
 	Records uint64
 	Known   bool
 }

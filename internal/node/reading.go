@@ -125,13 +125,25 @@ func (t *topic) overGaps(state *topicState, s *stretch) {
 			continue
 		}
 		if e.Place.Offset < cr.Start {
-			s.gap = s.gap.plus(&Gap{Reason: GapRetention, Records: uint64(cr.Start - e.Place.Offset), Known: true})
+			s.gap = s.gap.plus(trimmed(cr, e.Place.Offset))
 			e.Place.Epoch, e.Place.Offset = epochAt(cr, cr.Start), cr.Start
 		}
 		if lost := t.lostAt(cr, e.Place.Offset); lost != nil {
 			s.gap = s.gap.plus(&lost.Gap)
 			e.Place.Epoch, e.Place.Offset = lost.epoch, lost.offset
 		}
+	}
+}
+
+// trimmed is the gap from an offset to where the range begins now. Its records
+// are users' but for those that stand at the heads of segments: how many of those
+// are behind an offset within the range is forgotten with the segments.
+func trimmed(cr *catalog.Range, from ident.Offset) *Gap {
+	if from == 0 {
+		return &Gap{Reason: GapRetention, Records: cr.UserBefore, Known: true}
+	}
+	return &Gap{
+		Reason: GapRetention, Records: uint64(cr.Start - from), Known: uint64(cr.Start) == cr.UserBefore,
 	}
 }
 

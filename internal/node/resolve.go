@@ -225,10 +225,50 @@ func (b *Broker) cursorOutlives(s Start, err error) error {
 	return err
 }
 
-// ahead counts the records, read by their offsets, that lie before a reader.
-func (t *topic) ahead(c lineage.Cursor) uint64 {
+// ahead counts the records that lie before a reader, by their offsets: those of
+// the broker's own that stand between the users' are in it.
+func (t *topic) ahead(c lineage.Cursor) (n uint64) {
+	t.eachAhead(c, func(_ *catalog.Range, from, to ident.Offset) { n += uint64(to - from) })
+	return n
+}
+
+// usersAhead counts the users' records that lie before a reader. It is not exact
+// if some cannot be read.
+func (t *topic) usersAhead(c lineage.Cursor) (n uint64, exact bool) {
+	exact = true
+	t.eachAhead(c, func(cr *catalog.Range, from, to ident.Offset) {
+		before, ok := t.usersBefore(cr, from)
+		end, ok2 := t.usersBefore(cr, to)
+		if !ok || !ok2 {
+			n, exact = n+uint64(to-from), false
+			return
+		}
+		n += end - before
+	})
+	return n, exact
+}
+
+// usersBefore counts the users' records of a range before an offset.
+func (t *topic) usersBefore(cr *catalog.Range, at ident.Offset) (uint64, bool) {
+	open, ok := cr.Find(at)
+	if !ok {
+		last := len(cr.Segments) - 1
+		if last < 0 || at != cr.End() {
+			return cr.UserBefore, at == cr.Start
+		}
+		return cr.Segments[last].UserBefore + cr.Segments[last].Users, true
+	}
+	seg, there := t.b.store.Segment(open.ID)
+	if !there {
+		return open.UserBefore, at == open.Base
+	}
+	n, err := seg.UserBefore(at)
+	return n, err == nil
+}
+
+// eachAhead calls f for the stretch of each range that lies before a reader.
+func (t *topic) eachAhead(c lineage.Cursor, f func(cr *catalog.Range, from, to ident.Offset)) {
 	state := t.state.Load()
-	n := uint64(0)
 	for _, cr := range state.info.Ranges {
 		end := t.committed(cr).Offset
 		// Where the reader is in the band of the range decides: in the range,
@@ -248,10 +288,9 @@ func (t *topic) ahead(c lineage.Cursor) uint64 {
 			}
 		}
 		if met && place < end {
-			n += uint64(end - place)
+			f(cr, place, end)
 		}
 	}
-	return n
 }
 
 // newest is the cursor before the newest n records, divided over the ranges

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/node"
 	"github.com/quirelog/quire/status"
 )
@@ -116,6 +117,34 @@ func TestDropOldestKeepsTheNewestAndCountsTheRest(t *testing.T) {
 	if fmt.Sprint(gaps) != "[40]" {
 		t.Errorf("gaps %v, want 40 records", gaps)
 	}
+}
+
+// What the broker keeps in the log for itself is not counted.
+func TestAGapCountsWhatUsersWrote(t *testing.T) {
+	b := open(t, vfs.NewMem())
+	create(t, b, "t", nil)
+	s := subscribe(t, b, node.SubscribeRequest{Topic: "t", Overflow: node.OverflowDropOldest, QueueRecords: 10})
+	shutWindow(t, s)
+	h := batch.Producer{ID: drawn(1), Session: 1}
+	for n := uint64(1); n <= 50; n++ {
+		ask(t, b, "t", sequences(h, n, n), "appended")
+		h.Floor, h.Prev = n, n
+		if n%5 == 0 { // what is known of the producer begins a new segment
+			if err := b.RestripeTopic(context.Background(), "t"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Grant(1000, 1<<20)
+	d, err := s.Next(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := values(t, d)
+	if d.Gap == nil || !d.Gap.Known || d.Gap.Records+uint64(len(got)) != 50 {
+		t.Errorf("a gap of %+v before %d records of 50", d.Gap, len(got))
+	}
+	same(t, got, numbers(51-len(got), 51))
 }
 
 func TestDropNewestKeepsTheQueueAndCountsWhatCameWhileItWasFull(t *testing.T) {

@@ -203,11 +203,12 @@ func (s *Subscription) drop() {
 
 // skipTo moves the reader on, which makes a gap.
 func (s *Subscription) skipTo(to lineage.Cursor) {
-	before, after := s.t.ahead(s.at), s.t.ahead(to)
-	if before <= after {
+	if s.t.ahead(s.at) <= s.t.ahead(to) {
 		return
 	}
-	s.gap = s.gap.plus(&Gap{Reason: GapOverflow, Records: before - after, Known: true})
+	before, ok := s.t.usersAhead(s.at)
+	after, ok2 := s.t.usersAhead(to)
+	s.gap = s.gap.plus(&Gap{Reason: GapOverflow, Records: before - min(before, after), Known: ok && ok2})
 	s.at = to
 }
 

@@ -2181,10 +2181,12 @@ func (x *Slice) GetEntry() uint32 {
 
 // Gap is a stretch of records that the reader does not get.
 type Gap struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        GapReason              `protobuf:"varint,1,opt,name=reason,proto3,enum=quire.v1.GapReason" json:"reason,omitempty"`
-	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
-	Known         bool                   `protobuf:"varint,3,opt,name=known,proto3" json:"known,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason GapReason              `protobuf:"varint,1,opt,name=reason,proto3,enum=quire.v1.GapReason" json:"reason,omitempty"`
+	// How many; if that is not known the most that it can be, and 0 without even
+	// that.
+	Records       uint64 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
+	Known         bool   `protobuf:"varint,3,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
