@@ -29,7 +29,7 @@ func (s *State) Accept(h *batch.Producer, records []Record, epoch ident.Epoch, b
 	for i := range entries {
 		e := &entries[i]
 		if runs := runsIn(e.band, records, Place{s.id, epoch, base, now}); len(runs) > 0 {
-			e.set = encode(e.floor, union(e.runs(), runs))
+			e.add(runs)
 		}
 	}
 	if p == nil {
@@ -82,7 +82,7 @@ func (s *State) Discard(from ident.Offset) {
 				}
 				kept = append(kept, r)
 			}
-			e.set = encode(e.floor, kept)
+			e.put(kept)
 			entries[i] = e
 		}
 		p.entries = entries

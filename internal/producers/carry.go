@@ -193,7 +193,9 @@ func (c *carried) item(in *varint.Scanner) error {
 	if len(e.set) == 0 {
 		e.set = nil
 	}
-	_, ok := e.set.parse(e.floor)
+	runs, ok := e.set.parse(e.floor)
+	e.top = e.floor
+	e.mark(runs)
 	if in.Bad || !ok || !e.band.Valid() || c.left > 0 && e.band.Last >= c.state.band.Last {
 		return fmt.Errorf("%w: an entry of producer %x", ErrCorrupt, c.id)
 	}

@@ -1,7 +1,9 @@
 package producers
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/ident"
@@ -120,6 +122,9 @@ func (j *judgement) runs(i int) []run {
 // lookUp fills the results and counts what is known. A sequence is judged by
 // its position's entry.
 func (j *judgement) lookUp(records []Record) (known int) {
+	if !slices.ContainsFunc(j.entries, func(e entry) bool { return records[0].Sequence <= e.top }) {
+		return 0 // all of it is behind all that is known
+	}
 	j.results = make([]Result, len(records))
 	for i, r := range records {
 		e := find(j.entries, r.Position)
@@ -142,7 +147,7 @@ func (j *judgement) lookUp(records []Record) (known int) {
 // floor counts: where nothing before it is unsettled, prev is that floor.
 func (j *judgement) continues(h *batch.Producer) bool {
 	for i := range j.entries {
-		if e := &j.entries[i]; e.inside(h) && h.Prev > e.floor {
+		if e := &j.entries[i]; e.inside(h) && h.Prev > e.floor && h.Prev != e.top {
 			if _, ok := search(j.runs(i), h.Prev); !ok {
 				return false
 			}
@@ -158,12 +163,25 @@ var farAway = Place{Range: 1 << 62, Epoch: 1 << 62, Offset: 1 << 62, AppendTime:
 // wherever that will be.
 func (j *judgement) window(records []Record) (size int) {
 	for i := range j.entries {
-		if runs := runsIn(j.entries[i].band, records, farAway); len(runs) > 0 {
-			size = max(size, len(encode(j.entries[i].floor, union(j.runs(i), runs))))
+		e := &j.entries[i]
+		// Most batches are far below the limit, and need not be looked at.
+		if most := len(e.set) + firstRunBytes + runBytes*len(records); most <= MaxWindow && records[0].Sequence > e.top {
+			size = max(size, most)
+			continue
+		}
+		if runs := runsIn(e.band, records, farAway); len(runs) > 0 {
+			size = max(size, len(appendRuns(nil, e.floor, Place{}, union(j.runs(i), runs))))
 		}
 	}
 	return size
 }
+
+// What a run of one batch takes in a set at most: two integers, and the first of
+// them its place as well.
+const (
+	runBytes      = 2 * binary.MaxVarintLen64
+	firstRunBytes = 4 * binary.MaxVarintLen64
+)
 
 func (s *State) mustBeComplete() {
 	if s.pending != nil {

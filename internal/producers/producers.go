@@ -77,6 +77,11 @@ type entry struct {
 	band  keyspace.Band
 	floor uint64
 	set   set
+	// top is the last sequence of the set, or the floor if it is empty, and next
+	// the place behind it: most batches come behind all others, and need to know
+	// no more.
+	top  uint64
+	next Place
 }
 
 // New is the state of a range without history.
@@ -157,7 +162,9 @@ func cut(entries []entry, h *batch.Producer) []entry {
 		bands := append(e.band.Without(part), part)
 		slices.SortFunc(bands, func(a, b keyspace.Band) int { return cmp.Compare(a.First, b.First) })
 		for _, b := range bands {
-			pieces = append(pieces, entry{b, e.floor, e.set})
+			piece := e
+			piece.band = b
+			pieces = append(pieces, piece)
 		}
 	}
 	return pieces
@@ -176,10 +183,44 @@ func (e *entry) floorAfter(h *batch.Producer) uint64 {
 
 // raise moves the floor of e and prunes its set.
 func (e *entry) raise(floor uint64) {
-	if floor > e.floor {
-		e.set = encode(floor, prune(e.runs(), floor))
+	switch {
+	case floor >= e.top:
+		e.floor = floor
+		e.put(nil)
+	case floor > e.floor:
+		e.set = e.set.above(e.floor, floor)
 		e.floor = floor
 	}
+}
+
+// put makes runs above the floor the set.
+func (e *entry) put(runs []run) {
+	e.set = nil
+	e.top, e.next = e.floor, Place{}
+	if len(runs) > 0 {
+		e.set = appendRuns(make([]byte, 0, 8*len(runs)), e.floor, Place{}, runs)
+		e.mark(runs)
+	}
+}
+
+// mark notes what comes behind the runs of the set.
+func (e *entry) mark(runs []run) {
+	if n := len(runs); n > 0 {
+		e.top = runs[n-1].end()
+		e.next = runs[n-1].at(e.top + 1)
+	}
+}
+
+// add takes runs into the set.
+func (e *entry) add(runs []run) {
+	if first := &runs[0]; first.first <= e.top || first.first == e.top+1 && first.place == e.next {
+		e.put(union(e.runs(), runs))
+		return
+	}
+	set := make([]byte, len(e.set), len(e.set)+8*len(runs))
+	copy(set, e.set)
+	e.set = appendRuns(set, e.top, e.next, runs)
+	e.mark(runs)
 }
 
 func (e *entry) runs() []run { return e.set.decode(e.floor) }

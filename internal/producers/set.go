@@ -56,13 +56,9 @@ const (
 	runBits   = iota
 )
 
-// encode codes runs above a floor.
-func encode(floor uint64, runs []run) set {
-	if len(runs) == 0 {
-		return nil
-	}
-	b := make([]byte, 0, 8*len(runs))
-	var expect Place
+// appendRuns codes runs above a floor, or behind those of a set with this top and
+// this place behind it.
+func appendRuns(b []byte, floor uint64, expect Place, runs []run) set {
 	for i := range runs {
 		r := &runs[i]
 		var flags uint64
@@ -101,32 +97,71 @@ func (b set) decode(floor uint64) []run {
 	return runs
 }
 
-// parse reads what encode wrote, and nothing else.
+// parse reads what appendRuns wrote, and nothing else.
 func (b set) parse(floor uint64) ([]run, bool) {
-	var runs []run
-	var expect Place
-	for s := (varint.Scanner{Rest: b}); len(s.Rest) > 0; {
-		gap := s.Uvarint()
-		head := s.Uvarint()
-		r := run{floor + gap + 1, head>>runBits + 1, expect}
-		if head&newHome != 0 {
-			r.place.Range = ident.RangeID(s.Difference(uint64(expect.Range)))
-			r.place.Epoch = ident.Epoch(s.Difference(uint64(expect.Epoch)))
+	runs := make([]run, 0, len(b)/2) // no run has less than two bytes
+	for w := (walk{in: varint.Scanner{Rest: b}, floor: floor}); ; {
+		more, ok := w.next()
+		if !ok || !more {
+			return runs, ok
 		}
-		if head&newOffset != 0 {
-			r.place.Offset = ident.Offset(s.Difference(uint64(expect.Offset)))
-		}
-		if head&newTime != 0 {
-			r.place.AppendTime = ident.Timestamp(s.Difference(uint64(expect.AppendTime)))
-		}
-		if s.Bad || !r.canonical(head, expect) || r.first <= floor || r.end() < r.first || r.end() == ^uint64(0) ||
-			len(runs) > 0 && r.follows(&runs[len(runs)-1]) {
-			return nil, false
-		}
-		runs = append(runs, r)
-		floor, expect = r.end(), r.at(r.end()+1)
+		runs = append(runs, w.run)
 	}
-	return runs, true
+}
+
+// above is the set above a higher floor, below its last sequence. The coding of
+// all runs but the first stays.
+func (b set) above(floor, higher uint64) set {
+	for w := (walk{in: varint.Scanner{Rest: b}, floor: floor}); ; {
+		if more, ok := w.next(); !ok || !more {
+			panic("producers: a set in memory is malformed")
+		}
+		if w.run.end() > higher {
+			first := w.run
+			if first.first <= higher {
+				first = first.from(higher + 1)
+			}
+			rest := w.in.Rest
+			return append(appendRuns(make([]byte, 0, firstRunBytes+runBytes+len(rest)), higher, Place{}, []run{first}), rest...)
+		}
+	}
+}
+
+// walk goes over the runs of a set.
+type walk struct {
+	in     varint.Scanner
+	floor  uint64 // what the next run is relative to
+	behind Place
+	some   bool
+	run    run
+}
+
+// next reads a run. It is not ok if that is none that appendRuns writes.
+func (w *walk) next() (more, ok bool) {
+	if len(w.in.Rest) == 0 {
+		return false, true
+	}
+	s := &w.in
+	gap := s.Uvarint()
+	head := s.Uvarint()
+	r := run{w.floor + gap + 1, head>>runBits + 1, w.behind}
+	if head&newHome != 0 {
+		r.place.Range = ident.RangeID(s.Difference(uint64(w.behind.Range)))
+		r.place.Epoch = ident.Epoch(s.Difference(uint64(w.behind.Epoch)))
+	}
+	if head&newOffset != 0 {
+		r.place.Offset = ident.Offset(s.Difference(uint64(w.behind.Offset)))
+	}
+	if head&newTime != 0 {
+		r.place.AppendTime = ident.Timestamp(s.Difference(uint64(w.behind.AppendTime)))
+	}
+	if s.Bad || !r.canonical(head, w.behind) || r.first <= w.floor || r.end() < r.first || r.end() == ^uint64(0) ||
+		w.some && r.follows(&w.run) {
+		return false, false
+	}
+	w.run, w.some = r, true
+	w.floor, w.behind = r.end(), r.at(r.end()+1)
+	return true, true
 }
 
 // canonical says whether a run names only what differs from expect.
@@ -135,19 +170,6 @@ func (r *run) canonical(head uint64, expect Place) bool {
 	return home == (head&newHome != 0) &&
 		(r.place.Offset != expect.Offset) == (head&newOffset != 0) &&
 		(r.place.AppendTime != expect.AppendTime) == (head&newTime != 0)
-}
-
-// prune gives the runs above a floor.
-func prune(runs []run, floor uint64) []run {
-	for i := range runs {
-		if r := &runs[i]; r.end() > floor {
-			if r.first <= floor {
-				*r = r.from(floor + 1)
-			}
-			return runs[i:]
-		}
-	}
-	return nil
 }
 
 // union merges two lists of runs. Where they overlap they say the same.
