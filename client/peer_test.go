@@ -28,6 +28,8 @@ type network struct {
 	dials chan net.Conn
 	// refuse, if set, says why an address cannot be dialed.
 	refuse func(addr string) error
+	// producer is the one whose batches place has read.
+	producer batch.ProducerID
 	hello  *quirev1.HelloResponse
 }
 
@@ -63,6 +65,7 @@ func (n *network) client(opts ...Option) *Client {
 
 // peer is the broker's end of one connection.
 type peer struct {
+	n  *network
 	t  *testing.T
 	nc net.Conn
 	r  *wire.Reader
@@ -73,7 +76,7 @@ type peer struct {
 // accept waits for a client and shakes hands.
 func (n *network) accept() *peer {
 	n.t.Helper()
-	p := &peer{t: n.t, nc: <-n.dials}
+	p := &peer{n: n, t: n.t, nc: <-n.dials}
 	p.r = wire.NewReader(p.nc, wire.MaxFrame)
 	if err := p.r.ReadPreface(); err != nil {
 		n.t.Fatal(err)
@@ -142,6 +145,12 @@ func (p *peer) place() string {
 	h, err := batch.ProducerOf(f.Payload)
 	if err != nil {
 		p.t.Fatal(err)
+	}
+	if p.n.producer == (batch.ProducerID{}) {
+		p.n.producer = h.ID
+	}
+	if h.ID != p.n.producer {
+		p.t.Fatalf("a batch of producer %x, those before were of %x", h.ID, p.n.producer)
 	}
 	return fmt.Sprintf("%s after %d, settled %d", strings.Join(values(p.t, f.Payload), " "), h.Prev, h.Floor)
 }

@@ -159,6 +159,25 @@ func TestARetryIsRecognized(t *testing.T) {
 	}
 }
 
+// What was in flight to a range that is split is recognized by the ranges that
+// continue it, before they have anything of their own.
+func TestARetryIsRecognizedByHeirs(t *testing.T) {
+	b := open(t, vfs.NewMem())
+	create(t, b, "t", nil)
+	h := batch.Producer{ID: drawn(1), Session: 1}
+	ask(t, b, "t", sequences(h, 1, 5, "k"), "appended")
+	for range 4 {
+		if err := b.SplitTopic(context.Background(), "t", nil); err != nil {
+			t.Fatal(err)
+		}
+		ask(t, b, "t", sequences(h, 1, 5, "k"), "repeated")
+	}
+	if err := b.MergeTopic(context.Background(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, b, "t", sequences(h, 1, 5, "k"), "repeated")
+}
+
 // No answer rests on what is not committed (I13): a repetition is answered when
 // the first try is, and as unknown when that is.
 func TestARepetitionIsAnsweredWhenTheLogIsCommitted(t *testing.T) {
