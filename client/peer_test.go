@@ -30,7 +30,7 @@ type network struct {
 	refuse func(addr string) error
 	// producer is the one whose batches place has read.
 	producer batch.ProducerID
-	hello  *quirev1.HelloResponse
+	hello    *quirev1.HelloResponse
 }
 
 func newNetwork(t *testing.T) *network {
