@@ -121,55 +121,93 @@ func (p *Producer) end() {
 // complete runs callbacks in order, as the batches at the front are settled,
 // until stopped is closed and none is left.
 func (p *Producer) complete(stopped <-chan struct{}) {
+	var c completion
 	for {
-		for p.completeFirst() {
+		for c.some(p) {
 		}
 		select {
 		case <-p.settledAny:
 		case <-stopped:
-			for p.completeFirst() {
+			for c.some(p) {
 			}
 			return
 		}
 	}
 }
 
-// completeFirst runs the callbacks of the records at the front of the order that
-// are in one pack, if it is settled.
-func (p *Producer) completeFirst() bool {
-	p.mu.Lock()
-	if len(p.order) == 0 || p.order[0].k.state != settled {
-		p.mu.Unlock()
+// completion is what is completed at a time. With many lanes the records of one
+// batch are far apart in the order, so that their spans are small: many are taken
+// for each time that the lock is.
+type completion struct{ spans []completing }
+
+// completing is a span with its callbacks.
+type completing struct {
+	span
+	dones []func(error)
+	whole bool // nothing of the pack is left
+}
+
+// maxCompletion bounds the spans that are completed at a time.
+const maxCompletion = 1024
+
+// some runs the callbacks of the records at the front of the order that are
+// settled, of some of them at least if there are any.
+func (c *completion) some(p *Producer) bool {
+	c.take(p)
+	if len(c.spans) == 0 {
 		return false
 	}
-	k, n := p.order[0].k, p.order[0].n
-	whole := k.completed+n == k.records
-	p.order[0] = span{}
-	p.order = p.order[1:]
-	p.mu.Unlock()
-
-	for _, done := range k.dones[min(k.completed, len(k.dones)):min(k.completed+n, len(k.dones))] {
-		if done != nil {
-			done(k.err)
+	for i := range c.spans {
+		s := &c.spans[i]
+		for _, done := range s.dones {
+			if done != nil {
+				done(s.k.err)
+			}
 		}
 	}
+	c.settle(p)
+	return true
+}
 
+// take takes settled spans off the order.
+func (c *completion) take(p *Producer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k.completed += n
-	p.completed += uint64(n)
-	if k.err != nil {
-		if p.failed == 0 {
-			p.first = k.err
+	for _, s := range p.order[:min(len(p.order), maxCompletion)] {
+		k := s.k
+		if k.state != settled {
+			break
 		}
-		p.failed += uint64(n)
+		from := min(k.completed, len(k.dones))
+		k.completed += s.n
+		to := min(k.completed, len(k.dones))
+		c.spans = append(c.spans, completing{s, k.dones[from:to], k.completed == k.records})
 	}
-	if whole {
-		p.buffered -= k.bytes
-		p.forget(k)
+	clear(p.order[:len(c.spans)])
+	p.order = p.order[len(c.spans):]
+}
+
+// settle notes that the callbacks have run.
+func (c *completion) settle(p *Producer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range c.spans {
+		s := &c.spans[i]
+		p.completed += uint64(s.n)
+		if s.k.err != nil {
+			if p.failed == 0 {
+				p.first = s.k.err
+			}
+			p.failed += uint64(s.n)
+		}
+		if s.whole {
+			p.buffered -= s.k.bytes
+			p.forget(s.k)
+		}
 	}
 	p.wakeWaiters()
-	return true
+	clear(c.spans)
+	c.spans = c.spans[:0]
 }
 
 // forget takes a pack that is completed out of flight. The caller holds the
