@@ -30,6 +30,10 @@ type Floor struct {
 	// the disk and the processors fall idle, and have to be woken.
 	AnsweredP50 float64 `json:"answered_sync_p50_us"`
 	AnsweredP99 float64 `json:"answered_sync_p99_us"`
+	// AnsweredRate is how many such answers a second there can be with as many
+	// callers as the run has requests in flight; 0 unless it is unbatched with
+	// several.
+	AnsweredRate float64 `json:"answered_per_second,omitempty"`
 	// Growing is the bandwidth of a file that is written and synced at
 	// FlushBytes, the broker's own average in the run.
 	FlushBytes int     `json:"flush_bytes"`
@@ -113,13 +117,7 @@ const (
 // and those of syncs that answer over the loopback to answered.
 func syncFloor(ctx context.Context, dir string, syncs, answered *Latencies) (n int, err error) {
 	err = withFile(dir, func(f vfs.File) error {
-		zeros := make([]byte, 1<<20)
-		for at := int64(0); at < syncFile; at += int64(len(zeros)) {
-			if _, err := f.WriteAt(zeros, at); err != nil {
-				return err
-			}
-		}
-		if err := f.Sync(); err != nil {
+		if err := zeroFile(f, syncFile); err != nil {
 			return err
 		}
 		block := make([]byte, syncBlock)

@@ -39,11 +39,12 @@ type Result struct {
 	Verified bool   `json:"verified"`
 
 	// Floor is there for topics that sync each write, and for reading. The
-	// ratios are P50 to its small sync and to one that is answered over TCP, and
-	// BytesPerSecond to its growing file or, for reading, its stream.
+	// ratios are P50 to its small sync and to one that is answered over TCP,
+	// PerSecond to the answers of as many callers, and BytesPerSecond to its growing file or, for reading, its stream.
 	Floor          *Floor   `json:"floor"`
 	P50ToSync      *float64 `json:"p50_to_sync"`
 	P50ToAnswered  *float64 `json:"p50_to_answered_sync"`
+	RateToAnswered *float64 `json:"rate_to_answered,omitempty"`
 	BytesToFloor   *float64 `json:"bytes_to_floor"`
 	*RecoveryTimes `json:",omitempty"`
 	*SplitTimes    `json:",omitempty"`
@@ -133,5 +134,6 @@ func (r *Result) ratios() {
 	}
 	r.P50ToSync = ratio(r.P50, f.SyncP50)
 	r.P50ToAnswered = ratio(r.P50, f.AnsweredP50)
+	r.RateToAnswered = ratio(r.PerSecond, f.AnsweredRate)
 	r.BytesToFloor = ratio(r.BytesPerSecond, f.Growing)
 }

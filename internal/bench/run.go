@@ -292,6 +292,12 @@ func (r *run) floorAfter(ctx context.Context) error {
 	f.SyncP50, f.SyncP99 = q.P50, q.P99
 	q = r.answered.Quantiles()
 	f.AnsweredP50, f.AnsweredP99 = q.P50, q.P99
+	if r.shape == Produce && !r.Batched && r.InFlight > 1 {
+		var err error
+		if f.AnsweredRate, err = groupFloor(ctx, r.home, r.InFlight, r.Payload); err != nil {
+			return err
+		}
+	}
 	if f.FlushBytes > 0 {
 		var err error
 		if f.Growing, err = growingFloor(ctx, r.home, f.FlushBytes); err != nil {

@@ -146,6 +146,10 @@ func TestDurableShapesAreSetAgainstTheFloor(t *testing.T) {
 	if *r.P50ToSync <= 0 || *r.P50ToAnswered <= 0 || *r.BytesToFloor <= 0 {
 		t.Errorf("ratios: %g and %g", *r.P50ToSync, *r.BytesToFloor)
 	}
+	r, err = Run(t.Context(), Produce, few(Produce, func(s *Settings) { s.Batched, s.InFlight = false, 4 }), opts)
+	if err != nil || r.Floor.AnsweredRate <= 0 || r.RateToAnswered == nil || *r.RateToAnswered <= 0 {
+		t.Errorf("unbatched, with several in flight: %+v, %v", r.Floor, err)
+	}
 	r, err = Run(t.Context(), Produce, few(Produce, func(s *Settings) { s.Fsync = "1s" }), opts)
 	if err != nil || r.Floor != nil {
 		t.Errorf("without a sync for each write: floor %+v, %v", r.Floor, err)

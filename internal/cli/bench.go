@@ -187,6 +187,10 @@ func (a *app) printBench(r *bench.Result) error {
 	default:
 		rows = append(rows, []string{"floor", fmt.Sprintf("sync of 4 KiB %s, answered %s, %.1f MiB/s by %d bytes, loopback %s",
 			us(r.Floor.SyncP50), us(r.Floor.AnsweredP50), r.Floor.Growing/(1<<20), r.Floor.FlushBytes, us(r.Floor.LoopbackP50))})
+		if r.Floor.AnsweredRate > 0 {
+			rows = append(rows, []string{"floor of the rate", fmt.Sprintf("%.0f a second with as many callers, answered together",
+				r.Floor.AnsweredRate)})
+		}
 	}
 	if t := r.SplitTimes; t != nil {
 		rows = append(rows,
