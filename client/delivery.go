@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quirelog/quire/internal/batch"
-	"github.com/quirelog/quire/internal/ident"
+	"github.com/quirelog/quire/internal/lineage"
 	"github.com/quirelog/quire/internal/wire/quirev1"
 	"github.com/quirelog/quire/record"
 	"github.com/quirelog/quire/status"
@@ -125,8 +125,7 @@ func (w *walker) reset(d *delivery) {
 // place is how far a reading is within one entry of its cursor.
 type place struct {
 	entry int
-	epoch ident.Epoch
-	next  ident.Offset
+	step  lineage.Step
 }
 
 // next gives the next record and the place after it. It is false at the end.
@@ -138,7 +137,10 @@ func (w *walker) next() (rec record.Record, at place, ok bool, err error) {
 			}
 			w.left--
 			v := w.reader.Record()
-			at = place{w.slices[0].entry, w.reader.Header().Epoch, v.Offset + 1}
+			h := w.reader.Header()
+			at = place{w.slices[0].entry, lineage.Step{
+				Epoch: h.Epoch, Next: v.Offset + 1, Hidden: uint64(h.Base) - h.UserBefore,
+			}}
 			return w.record(v), at, true, nil
 		}
 		if w.begun {

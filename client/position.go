@@ -45,7 +45,7 @@ func (p *position) cursor() string {
 	}
 	t, err := lineage.NewTracker(p.base)
 	for i := 0; i < len(p.places) && err == nil; i++ {
-		err = t.Advance(p.places[i].entry, p.places[i].epoch, p.places[i].next)
+		err = t.Advance(p.places[i].entry, p.places[i].step)
 	}
 	if err != nil {
 		// A cursor that this client cannot read is from a newer broker: going

@@ -173,7 +173,7 @@ func (r *Reading) beyond(at place) bool {
 	id := r.places[at.entry].Place.Range
 	for i := range r.end.Entries {
 		if e := &r.end.Entries[i]; e.Place.Range == id {
-			return at.next > e.Place.Offset
+			return at.step.Next > e.Place.Offset
 		}
 	}
 	return false

@@ -24,6 +24,8 @@ type Range struct {
 	// Start is the first offset that is kept, in epoch StartEpoch.
 	Start      ident.Offset
 	StartEpoch ident.Epoch
+	// StartHidden counts the broker's own records before Start.
+	StartHidden uint64
 	// End is the offset after the last record of a sealed range.
 	End    ident.Offset
 	Sealed bool
@@ -71,7 +73,7 @@ func (g *Graph) earliest(band keyspace.Band, after ident.RangeID) []Entry {
 				rest = append(rest, b)
 				continue
 			}
-			entries = append(entries, Entry{both, Place{r.ID, r.StartEpoch, r.Start}})
+			entries = append(entries, Entry{both, Place{r.ID, r.StartEpoch, r.Start, r.StartHidden}})
 			rest = append(rest, b.Without(both)...)
 		}
 		if left = rest; len(left) == 0 {
@@ -157,7 +159,7 @@ func (g *Graph) children(r *Range) ([]Entry, error) {
 			return nil, fmt.Errorf("range %v has forgotten its child %v", r.ID, id)
 		}
 		if both, ok := r.Band.Intersect(child.Band); ok {
-			entries = append(entries, Entry{both, Place{child.ID, child.First, 0}})
+			entries = append(entries, Entry{both, Place{child.ID, child.First, 0, 0}})
 		}
 	}
 	return entries, nil

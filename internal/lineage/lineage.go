@@ -24,7 +24,14 @@ type Place struct {
 	Range  ident.RangeID
 	Epoch  ident.Epoch
 	Offset ident.Offset
+	// Hidden is how many of the range's records before Offset are the broker's
+	// own. A batch says it: its base less the users' records before it. It lets a
+	// gap be counted in what users wrote, also when the records are gone.
+	Hidden uint64
 }
+
+// Users is how many records users wrote before p in its range.
+func (p Place) Users() uint64 { return uint64(p.Offset) - p.Hidden }
 
 // Entry is how far a reader is in one band of the keyspace: everything of the
 // band before Place has been read. It carries the band because the range may be
@@ -54,6 +61,9 @@ func (c Cursor) Check() error {
 		}
 		if e.Band.First != next || !e.Band.Valid() || i > 0 && next == 0 {
 			return fmt.Errorf("%w: the bands do not tile the keyspace at entry %d", ErrMalformed, i)
+		}
+		if e.Place.Hidden > uint64(e.Place.Offset) {
+			return fmt.Errorf("%w: entry %d hides %d of %d records", ErrMalformed, i, e.Place.Hidden, e.Place.Offset)
 		}
 		next = e.Band.Last + 1
 	}

@@ -40,12 +40,21 @@ func halves(n int) []ident.Position {
 func golden() Cursor {
 	return tile([]ident.Position{1 << 62, 1 << 63, 1<<63 + 12345}, func(i int) Place {
 		return []Place{
-			{Range: 7, Epoch: 1, Offset: 1_000_000},
-			{Range: 8, Epoch: 2, Offset: 999_000},
+			{Range: 7, Epoch: 1, Offset: 1_000_000, Hidden: 12},
+			{Range: 8, Epoch: 2, Offset: 999_000, Hidden: 11},
 			{Range: 5, Epoch: 2, Offset: 0},
-			{Range: 1 << 40, Epoch: ^ident.Epoch(0), Offset: ^ident.Offset(0)},
+			{Range: 1 << 40, Epoch: ^ident.Epoch(0), Offset: ^ident.Offset(0), Hidden: 1 << 40},
 		}[i]
 	})
+}
+
+// goldenBefore is golden as version 1 could say it.
+func goldenBefore() Cursor {
+	c := golden()
+	for i := range c.Entries {
+		c.Entries[i].Place.Hidden = 0
+	}
+	return c
 }
 
 func drawCursor(t *rapid.T) Cursor {
@@ -60,11 +69,13 @@ func drawCursor(t *rapid.T) Cursor {
 		positions[i] = ident.Position(b)
 	}
 	c := tile(positions, func(int) Place {
-		return Place{
+		p := Place{
 			Range:  ident.RangeID(rapid.Uint64Min(1).Draw(t, "range")),
 			Epoch:  ident.Epoch(rapid.Uint64().Draw(t, "epoch")),
 			Offset: ident.Offset(rapid.Uint64().Draw(t, "offset")),
 		}
+		p.Hidden = rapid.Uint64Max(uint64(p.Offset)).Draw(t, "hidden")
+		return p
 	})
 	copy(c.Topic[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "topic"))
 	return c

@@ -14,17 +14,19 @@ import (
 )
 
 const (
-	// version1 is the first byte of a token. Its upper six bits make every
-	// token begin with the letter c, so that none looks like an option of a
-	// command; the lower two are the version.
+	// version1 and version2 are the first bytes of tokens. Their upper six bits
+	// make every token begin with the letter c, so that none looks like an option
+	// of a command; the lower two are the version. Tokens of version 1 are read:
+	// they are from before a range had records that are hidden.
 	version1 = 0x71
+	version2 = 0x72
 
 	sumSize   = 4
 	fixedSize = 1 + len(ident.TopicID{}) + sumSize
-	// minEntry and maxEntry are the sizes of an entry: four varints, of which
-	// the first is missing in the last entry.
+	// minEntry and maxEntry are the sizes of an entry: five varints, of which the
+	// first is missing in the last entry, and the last in version 1.
 	minEntry = 3
-	maxEntry = 4 * binary.MaxVarintLen64
+	maxEntry = 5 * binary.MaxVarintLen64
 	maxBytes = fixedSize + binary.MaxVarintLen32 + MaxEntries*maxEntry
 
 	// MaxToken bounds a token, in characters.
@@ -38,15 +40,17 @@ var (
 
 // Encode is the token of c. A cursor that Check refuses has none: Encode
 // panics, since only a broken invariant can have made it.
-func (c Cursor) Encode() string {
+func (c Cursor) Encode() string { return c.encode(version2) }
+
+func (c Cursor) encode(version byte) string {
 	if err := c.Check(); err != nil {
 		panic("lineage: encode: " + err.Error())
 	}
-	b := make([]byte, 0, fixedSize+binary.MaxVarintLen32+len(c.Entries)*2*minEntry)
-	b = append(b, version1)
+	b := make([]byte, 0, fixedSize+binary.MaxVarintLen32+len(c.Entries)*7)
+	b = append(b, version)
 	b = append(b, c.Topic[:]...)
 	b = binary.AppendUvarint(b, uint64(len(c.Entries)))
-	var d delta
+	d := delta{version: version}
 	for i, e := range c.Entries {
 		b = d.append(b, e, i == len(c.Entries)-1)
 	}
@@ -60,9 +64,10 @@ func seal(b []byte) string {
 	return alphabet.EncodeToString(b)
 }
 
-// Decode reads what Encode wrote, and nothing else: a cursor has one token.
+// Decode reads what Encode wrote, in this or an earlier version, and nothing else:
+// a cursor has one token in each version.
 func Decode(token string) (Cursor, error) {
-	b, err := open(token)
+	version, b, err := open(token)
 	if err != nil {
 		return Cursor{}, err
 	}
@@ -73,7 +78,7 @@ func Decode(token string) (Cursor, error) {
 		return Cursor{}, fmt.Errorf("%w: %d entries in %d bytes", ErrMalformed, n, len(s.Rest))
 	}
 	c.Entries = make([]Entry, n)
-	var d delta
+	d := delta{version: version}
 	for i := range c.Entries {
 		c.Entries[i] = d.next(&s, i == len(c.Entries)-1)
 	}
@@ -87,37 +92,39 @@ func Decode(token string) (Cursor, error) {
 }
 
 // open takes the characters, the version and the checksum off a token.
-func open(token string) ([]byte, error) {
+func open(token string) (version byte, body []byte, err error) {
 	if len(token) > MaxToken {
-		return nil, fmt.Errorf("%w: %d characters, at most %d", ErrMalformed, len(token), MaxToken)
+		return 0, nil, fmt.Errorf("%w: %d characters, at most %d", ErrMalformed, len(token), MaxToken)
 	}
 	// The decoder would pass over the ends of lines.
 	if strings.ContainsAny(token, "\r\n") {
-		return nil, fmt.Errorf("%w: it has more than one line", ErrMalformed)
+		return 0, nil, fmt.Errorf("%w: it has more than one line", ErrMalformed)
 	}
 	b, err := alphabet.DecodeString(token)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return 0, nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if len(b) < fixedSize {
-		return nil, fmt.Errorf("%w: %d characters are too few", ErrMalformed, len(token))
+		return 0, nil, fmt.Errorf("%w: %d characters are too few", ErrMalformed, len(token))
 	}
-	if b[0] != version1 {
-		return nil, fmt.Errorf("%w: it begins with %#02x, this program knows %#02x", ErrMalformed, b[0], version1)
+	if b[0] != version1 && b[0] != version2 {
+		return 0, nil, fmt.Errorf("%w: it begins with %#02x, this program knows %#02x and %#02x",
+			ErrMalformed, b[0], version1, version2)
 	}
 	end := len(b) - sumSize
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
-		return nil, fmt.Errorf("%w: the checksum does not match", ErrMalformed)
+		return 0, nil, fmt.Errorf("%w: the checksum does not match", ErrMalformed)
 	}
-	return b[1:end], nil
+	return b[0], b[1:end], nil
 }
 
 // delta codes entries relative to the one before. All differences are taken
 // modulo 2^64, so that each entry has exactly one code.
 type delta struct {
-	place Place
-	start uint64 // first position of the entry to come
-	width uint64 // positions of the entry before; 0 at first
+	version byte
+	place   Place
+	start   uint64 // first position of the entry to come
+	width   uint64 // positions of the entry before; 0 at first
 }
 
 // append writes e. The last entry ends with the keyspace and needs no width.
@@ -133,6 +140,9 @@ func (d *delta) append(b []byte, e Entry, last bool) []byte {
 	b = varint.AppendDifference(b, uint64(e.Place.Range), uint64(d.place.Range))
 	b = varint.AppendDifference(b, uint64(e.Place.Epoch), uint64(d.place.Epoch))
 	b = varint.AppendDifference(b, uint64(e.Place.Offset), uint64(d.place.Offset))
+	if d.version != version1 {
+		b = varint.AppendDifference(b, e.Place.Hidden, d.place.Hidden)
+	}
 	d.place = e.Place
 	return b
 }
@@ -149,6 +159,9 @@ func (d *delta) next(s *varint.Scanner, last bool) Entry {
 		Range:  ident.RangeID(s.Difference(uint64(d.place.Range))),
 		Epoch:  ident.Epoch(s.Difference(uint64(d.place.Epoch))),
 		Offset: ident.Offset(s.Difference(uint64(d.place.Offset))),
+	}
+	if d.version != version1 {
+		e.Place.Hidden = s.Difference(d.place.Hidden)
 	}
 	d.place = e.Place
 	return e

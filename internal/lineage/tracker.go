@@ -6,15 +6,22 @@ import (
 	"github.com/quirelog/quire/internal/ident"
 )
 
-// Advance is the token after the entry of the cursor has moved: everything
-// before next, in the given epoch, has been read. For more than one step a
-// Tracker is cheaper.
-func Advance(token string, entry int, epoch ident.Epoch, next ident.Offset) (string, error) {
+// Step is how far an entry has been read: everything before Next, in an epoch.
+// Hidden is as in Place.
+type Step struct {
+	Epoch  ident.Epoch
+	Next   ident.Offset
+	Hidden uint64
+}
+
+// Advance is the token after the entry of the cursor has moved. For more than one
+// step a Tracker is cheaper.
+func Advance(token string, entry int, to Step) (string, error) {
 	t, err := NewTracker(token)
 	if err != nil {
 		return "", err
 	}
-	if err := t.Advance(entry, epoch, next); err != nil {
+	if err := t.Advance(entry, to); err != nil {
 		return "", err
 	}
 	return t.Token(), nil
@@ -36,14 +43,13 @@ func NewTracker(token string) (*Tracker, error) {
 	return &Tracker{cursor: c, token: token}, nil
 }
 
-// Advance moves an entry: everything before next, in the given epoch, has been
-// read.
-func (t *Tracker) Advance(entry int, epoch ident.Epoch, next ident.Offset) error {
+// Advance moves an entry.
+func (t *Tracker) Advance(entry int, to Step) error {
 	if entry < 0 || entry >= len(t.cursor.Entries) {
 		return fmt.Errorf("%w: entry %d of %d", ErrMalformed, entry, len(t.cursor.Entries))
 	}
 	p := &t.cursor.Entries[entry].Place
-	p.Epoch, p.Offset = epoch, next
+	p.Epoch, p.Offset, p.Hidden = to.Epoch, to.Next, to.Hidden
 	t.token = ""
 	return nil
 }

@@ -11,12 +11,12 @@ import (
 )
 
 func TestAdvanceMovesOneEntryAndKeepsTheRest(t *testing.T) {
-	token, err := Advance(golden().Encode(), 1, 9, 12345)
+	token, err := Advance(golden().Encode(), 1, Step{9, 12345, 345})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := golden()
-	want.Entries[1].Place.Epoch, want.Entries[1].Place.Offset = 9, 12345
+	want.Entries[1].Place.Epoch, want.Entries[1].Place.Offset, want.Entries[1].Place.Hidden = 9, 12345, 345
 	if token != want.Encode() {
 		c, err := Decode(token)
 		t.Fatalf("%+v, %v", c, err)
@@ -35,7 +35,8 @@ func TestTrackerTokenIsThatOfTheLastStep(t *testing.T) {
 			p := &c.Entries[i].Place
 			p.Epoch = ident.Epoch(rapid.Uint64().Draw(t, "epoch"))
 			p.Offset = ident.Offset(rapid.Uint64().Draw(t, "next"))
-			if err := tr.Advance(i, p.Epoch, p.Offset); err != nil {
+			p.Hidden = rapid.Uint64Max(uint64(p.Offset)).Draw(t, "hidden")
+			if err := tr.Advance(i, Step{p.Epoch, p.Offset, p.Hidden}); err != nil {
 				t.Fatal(err)
 			}
 			if rapid.Bool().Draw(t, "look") && tr.Token() != c.Encode() {
@@ -50,11 +51,11 @@ func TestTrackerTokenIsThatOfTheLastStep(t *testing.T) {
 
 func TestAdvanceRefusesAnEntryThatIsNotThere(t *testing.T) {
 	for _, entry := range []int{-1, 4, 1 << 30} {
-		if _, err := Advance(golden().Encode(), entry, 1, 1); !errors.Is(err, ErrMalformed) {
+		if _, err := Advance(golden().Encode(), entry, Step{1, 1, 0}); !errors.Is(err, ErrMalformed) {
 			t.Errorf("entry %d: %v", entry, err)
 		}
 	}
-	if _, err := Advance("garbage", 0, 1, 1); !errors.Is(err, ErrMalformed) {
+	if _, err := Advance("garbage", 0, Step{1, 1, 0}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("garbage: %v", err)
 	}
 }
@@ -67,7 +68,7 @@ func TestStepsOfATrackerDoNotAllocate(t *testing.T) {
 	next := ident.Offset(0)
 	if n := testing.AllocsPerRun(100, func() {
 		next++
-		if err := tr.Advance(2, 1, next); err != nil {
+		if err := tr.Advance(2, Step{1, next, 0}); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -86,14 +87,14 @@ func BenchmarkTracker(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				if err := tr.Advance(n/2, 1, 1); err != nil {
+				if err := tr.Advance(n/2, Step{1, 1, 0}); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("advance/%d", n), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Advance(token, n/2, 1, 1); err != nil {
+				if _, err := Advance(token, n/2, Step{1, 1, 0}); err != nil {
 					b.Fatal(err)
 				}
 			}

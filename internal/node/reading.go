@@ -125,25 +125,15 @@ func (t *topic) overGaps(state *topicState, s *stretch) {
 			continue
 		}
 		if e.Place.Offset < cr.Start {
-			s.gap = s.gap.plus(trimmed(cr, e.Place.Offset))
+			lost := cr.UserBefore - min(cr.UserBefore, e.Place.Users())
+			s.gap = s.gap.plus(&Gap{Reason: GapRetention, Records: lost, Known: true})
 			e.Place.Epoch, e.Place.Offset = epochAt(cr, cr.Start), cr.Start
+			e.Place.Hidden = uint64(cr.Start) - cr.UserBefore
 		}
 		if lost := t.lostAt(cr, e.Place.Offset); lost != nil {
 			s.gap = s.gap.plus(&lost.Gap)
-			e.Place.Epoch, e.Place.Offset = lost.epoch, lost.offset
+			e.Place.Epoch, e.Place.Offset, e.Place.Hidden = lost.epoch, lost.offset, lost.hidden
 		}
-	}
-}
-
-// trimmed is the gap from an offset to where the range begins now. Its records
-// are users' but for those that stand at the heads of segments: how many of those
-// are behind an offset within the range is forgotten with the segments.
-func trimmed(cr *catalog.Range, from ident.Offset) *Gap {
-	if from == 0 {
-		return &Gap{Reason: GapRetention, Records: cr.UserBefore, Known: true}
-	}
-	return &Gap{
-		Reason: GapRetention, Records: uint64(cr.Start - from), Known: uint64(cr.Start) == cr.UserBefore,
 	}
 }
 
@@ -240,6 +230,7 @@ type lostGap struct {
 	Gap
 	epoch  ident.Epoch
 	offset ident.Offset
+	hidden uint64
 }
 
 // lostAt gives the lost stretch at the end of a damaged segment, if that is
@@ -259,7 +250,7 @@ func (t *topic) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
 	}
 	return &lostGap{
 		Gap:   Gap{Reason: GapLost, Records: uint64(info.End() - offset), Known: true},
-		epoch: open.Epoch, offset: info.End(),
+		epoch: open.Epoch, offset: info.End(), hidden: hiddenAt(&info),
 	}
 }
 
@@ -299,7 +290,7 @@ func (s *stretch) take(batches [][]byte, entry int, b bounds, match matcher) (bo
 		s.scanned += len(raw)
 		switch {
 		case h.Kind != batch.Data:
-			at.Epoch, at.Offset = h.Epoch, h.End()
+			at.Epoch, at.Offset, at.Hidden = h.Epoch, h.End(), uint64(h.End())-h.UserBefore
 			continue
 		case match == nil:
 			n = min(n, b.records-s.records)
@@ -316,7 +307,7 @@ func (s *stretch) take(batches [][]byte, entry int, b bounds, match matcher) (bo
 				s.give(Slice{Batch: picked, Take: m, Entry: entry})
 			}
 		}
-		at.Epoch, at.Offset = h.Epoch, h.Base+ident.Offset(skip+n)
+		at.Epoch, at.Offset, at.Hidden = h.Epoch, h.Base+ident.Offset(skip+n), uint64(h.Base)-h.UserBefore
 		if s.records >= b.records || s.scanned >= maxScan {
 			return true, nil
 		}
@@ -344,7 +335,7 @@ func (s *stretch) takePicked(entry int, epoch ident.Epoch, picked []byte, n int)
 	}
 	s.give(Slice{Batch: picked, Take: n, Entry: entry})
 	at := &s.next.Entries[entry].Place
-	at.Epoch, at.Offset = epoch, r.Record().Offset+1
+	at.Epoch, at.Offset, at.Hidden = epoch, r.Record().Offset+1, uint64(r.Header().Base)-r.Header().UserBefore
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/lineage"
+	"github.com/quirelog/quire/internal/segment"
 	"github.com/quirelog/quire/status"
 )
 
@@ -39,16 +40,42 @@ func (t *topic) end() lineage.Cursor {
 
 // committed is the end of what may be read of a range.
 func (t *topic) committed(cr *catalog.Range) lineage.Place {
-	p := lineage.Place{Range: cr.ID, Epoch: cr.Epoch, Offset: cr.End()}
+	p := lineage.Place{Range: cr.ID, Epoch: cr.Epoch, Offset: cr.End(), Hidden: hiddenAtEnd(cr)}
 	if cr.Open == nil {
 		return p
 	}
 	p.Epoch = cr.Open.Epoch
 	if seg, ok := t.b.store.Segment(cr.Open.ID); ok {
 		info := seg.Info()
-		p.Offset = max(p.Offset, info.End())
+		if end := info.End(); end > p.Offset {
+			p.Offset, p.Hidden = end, hiddenAt(&info)
+		}
 	}
 	return p
+}
+
+// hiddenAtEnd counts the broker's own records in the sealed segments of a range
+// and before them.
+func hiddenAtEnd(cr *catalog.Range) uint64 {
+	if n := len(cr.Segments); n > 0 {
+		last := &cr.Segments[n-1]
+		return uint64(last.End) - last.UserBefore - last.Users
+	}
+	return uint64(cr.Start) - cr.UserBefore
+}
+
+// hiddenAt counts them before the end of a segment. What was lost is taken for
+// users'.
+func hiddenAt(info *segment.Info) uint64 { return uint64(info.Tail.Base) - info.Tail.UserBefore }
+
+// setOffset moves a place within its range. Where the records before cannot be
+// counted, it hides as many as it did.
+func (t *topic) setOffset(cr *catalog.Range, p *lineage.Place, to ident.Offset) {
+	p.Epoch, p.Offset = epochAt(cr, to), to
+	if users, ok := t.usersBefore(cr, to); ok {
+		p.Hidden = uint64(to) - users
+	}
+	p.Hidden = min(p.Hidden, uint64(to))
 }
 
 // epochAt is the epoch of the segment that holds an offset.
@@ -78,7 +105,7 @@ func (t *topic) seekTime(at ident.Timestamp) (lineage.Cursor, error) {
 			switch {
 			case cr == nil:
 			case cr.Sealed() && cr.LastTime < at && e.Place.Offset < cr.End():
-				e.Place.Epoch, e.Place.Offset = epochAt(cr, cr.End()), cr.End()
+				t.setOffset(cr, &e.Place, cr.End())
 				passed = true
 			default:
 				if e.Place, err = t.seekRange(cr, at); err != nil {
@@ -104,13 +131,17 @@ func (t *topic) seekRange(cr *catalog.Range, at ident.Timestamp) (lineage.Place,
 }
 
 func (t *topic) seekIn(r ident.RangeID, open catalog.OpenSegment, at ident.Timestamp) (lineage.Place, error) {
-	p := lineage.Place{Range: r, Epoch: open.Epoch, Offset: open.Base}
+	p := lineage.Place{Range: r, Epoch: open.Epoch, Offset: open.Base, Hidden: uint64(open.Base) - open.UserBefore}
 	seg, ok := t.b.store.Segment(open.ID)
 	if !ok {
 		return p, nil
 	}
+	var users uint64
 	var err error
-	p.Offset, err = seg.SeekTime(at)
+	if p.Offset, err = seg.SeekTime(at); err == nil {
+		users, err = seg.UserBefore(p.Offset)
+		p.Hidden = uint64(p.Offset) - users
+	}
 	return p, err
 }
 
@@ -164,8 +195,8 @@ func (t *topic) checkPlace(cr *catalog.Range, e *lineage.Entry) (*Gap, error) {
 	if sealed >= at.Offset {
 		return nil, nil
 	}
-	e.Place.Epoch, e.Place.Offset = epochAt(cr, sealed), sealed
-	return &Gap{Reason: GapLost, Records: uint64(at.Offset - sealed), Known: true}, nil
+	t.setOffset(cr, &e.Place, sealed)
+	return &Gap{Reason: GapLost, Records: at.Users() - min(at.Users(), e.Place.Users()), Known: true}, nil
 }
 
 // sealedBelow gives the end of the place's epoch if that was sealed below the
@@ -305,8 +336,7 @@ func (t *topic) newest(n uint64) lineage.Cursor {
 		if cr == nil {
 			continue
 		}
-		p.Offset -= min(p.Offset-min(p.Offset, cr.Start), share)
-		p.Epoch = epochAt(cr, p.Offset)
+		t.setOffset(cr, p, p.Offset-min(p.Offset-min(p.Offset, cr.Start), share))
 	}
 	return c
 }

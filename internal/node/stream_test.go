@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +146,38 @@ func TestAGapCountsWhatUsersWrote(t *testing.T) {
 		t.Errorf("a gap of %+v before %d records of 50", d.Gap, len(got))
 	}
 	same(t, got, numbers(51-len(got), 51))
+}
+
+// A cursor that retention has passed is told how many records of users are gone.
+func TestAGapOfRetentionCountsWhatUsersWrote(t *testing.T) {
+	b := open(t, vfs.NewMem())
+	create(t, b, "t", map[string]string{"segment-bytes": "65536"})
+	h := batch.Producer{ID: drawn(1), Session: 1}
+	key := strings.Repeat("k", 4000)
+	const all = 400
+	for n := uint64(1); n <= all; n++ {
+		ask(t, b, "t", sequences(h, n, n, key), "appended")
+		h.Floor, h.Prev = n, n
+	}
+	kept, err := b.Fetch(context.Background(), node.FetchRequest{Topic: "t", MaxRecords: 30}) // in the second segment
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.AlterTopic(context.Background(), "t", map[string]string{"retention-bytes": "300000"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "retention", func() bool { return describe(t, b, "t").Start > 100 })
+	d, err := b.Fetch(context.Background(), node.FetchRequest{Topic: "t", Start: node.Start{Kind: node.StartCursor, Cursor: kept.Cursor}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := 0
+	if _, err := fmt.Sscanf(values(t, d)[0], "v%d", &first); err != nil {
+		t.Fatal(err)
+	}
+	if d.Gap == nil || !d.Gap.Known || d.Gap.Records != uint64(first-31) {
+		t.Errorf("a gap of %+v between records 30 and %d", d.Gap, first)
+	}
 }
 
 func TestDropNewestKeepsTheQueueAndCountsWhatCameWhileItWasFull(t *testing.T) {

@@ -83,7 +83,8 @@ func graphOf(info *catalog.Topic) lineage.Graph {
 	for _, cr := range info.Ranges {
 		r := lineage.Range{
 			ID: cr.ID, Band: cr.Band, First: cr.Epoch, Start: cr.Start, StartEpoch: epochAt(cr, cr.Start),
-			End: cr.End(), Sealed: cr.Sealed(), Children: cr.Children,
+			StartHidden: uint64(cr.Start) - cr.UserBefore,
+			End:         cr.End(), Sealed: cr.Sealed(), Children: cr.Children,
 		}
 		if len(cr.Segments) > 0 {
 			r.First = cr.Segments[0].Epoch
