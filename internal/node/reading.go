@@ -96,9 +96,10 @@ func (t *topic) read(at lineage.Cursor, b bounds, f Filter) (stretch, error) {
 			s.gap = s.gap.plus(&Gap{Reason: GapRetention})
 		}
 		s.next = f.Cursor
-		t.overGaps(state, &s)
+		ranges := state.ranges(s.next.Entries)
+		t.overGaps(ranges, &s)
 		s.from = lineage.Cursor{Topic: t.id, Entries: slices.Clone(s.next.Entries)}
-		went, err := t.round(state, &s, b, match)
+		went, err := t.round(ranges, &s, b, match)
 		if err != nil {
 			return s, err
 		}
@@ -116,14 +117,22 @@ func (t *topic) read(at lineage.Cursor, b bounds, f Filter) (stretch, error) {
 	return s, nil
 }
 
+// ranges are those of a frontier's entries, each nil if it cannot be read now.
+func (s *topicState) ranges(entries []lineage.Entry) []*catalog.Range {
+	ranges := make([]*catalog.Range, len(entries))
+	for i := range entries {
+		ranges[i] = s.readable(&entries[i])
+	}
+	return ranges
+}
+
 // overGaps moves the readable entries over what is gone at their places.
-func (t *topic) overGaps(state *topicState, s *stretch) {
-	for i := range s.next.Entries {
-		e := &s.next.Entries[i]
-		cr := state.readable(e)
+func (t *topic) overGaps(ranges []*catalog.Range, s *stretch) {
+	for i, cr := range ranges {
 		if cr == nil {
 			continue
 		}
+		e := &s.next.Entries[i]
 		if e.Place.Offset < cr.Start {
 			lost := cr.UserBefore - min(cr.UserBefore, e.Place.Users())
 			s.gap = s.gap.plus(&Gap{Reason: GapRetention, Records: lost, Known: true})
@@ -140,8 +149,8 @@ func (t *topic) overGaps(state *topicState, s *stretch) {
 // round reads from each readable range in turn, beginning with another one each
 // time: first a share of what is wanted, then whatever the others left. It says
 // whether it got on anywhere, and sets atEnd when there is no more.
-func (t *topic) round(state *topicState, s *stretch, b bounds, match matcher) (went bool, err error) {
-	n := len(s.next.Entries)
+func (t *topic) round(ranges []*catalog.Range, s *stretch, b bounds, match matcher) (went bool, err error) {
+	n := len(ranges)
 	first := int(t.turn.Add(1) % uint64(n))
 	share := b.bytes
 	if n > 1 {
@@ -152,8 +161,7 @@ func (t *topic) round(state *topicState, s *stretch, b bounds, match matcher) (w
 		ended = 0
 		for k := range n {
 			i := (first + k) % n
-			e := &s.next.Entries[i]
-			cr := state.readable(e)
+			e, cr := &s.next.Entries[i], ranges[i]
 			if cr == nil {
 				continue // it waits for its range's other parent
 			}
@@ -241,11 +249,11 @@ func (t *topic) lostAt(cr *catalog.Range, offset ident.Offset) *lostGap {
 		return nil
 	}
 	seg, there := t.b.store.Segment(open.ID)
-	if !there {
+	if !there || seg.Lost() == 0 {
 		return nil
 	}
 	info := seg.Info()
-	if info.Lost == 0 || offset < info.Tail.Base {
+	if offset < info.Tail.Base {
 		return nil
 	}
 	return &lostGap{

@@ -181,6 +181,9 @@ func (g *Segment) Info() Info {
 // Epoch is that of the grant that writes the segment.
 func (g *Segment) Epoch() ident.Epoch { return g.meta.Epoch }
 
+// Lost is that of Info; it never changes.
+func (g *Segment) Lost() uint64 { return g.lost }
+
 // Tail is where the next batch goes, what waits to be written included.
 func (g *Segment) Tail() Tail {
 	g.mu.Lock()
