@@ -43,6 +43,10 @@ type Config struct {
 	// WaitingBytes bounds the batches that wait for a segment to be opened,
 	// over all topics. Default 64 MiB.
 	WaitingBytes int64
+	// CarryBytes is after how many bytes of a segment what a range knows of its
+	// producers is written into it again, so that little is read of it after a
+	// start. Default 64 MiB, and at least 16 times what is written.
+	CarryBytes int64
 	// TendInterval is how often retention and ages are looked at. Default 1 s.
 	TendInterval time.Duration
 	// ScrubInterval is how long the broker rests between two readings of all
@@ -70,6 +74,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.WaitingBytes == 0 {
 		c.WaitingBytes = 64 << 20
+	}
+	if c.CarryBytes == 0 {
+		c.CarryBytes = 64 << 20
 	}
 	if c.TendInterval == 0 {
 		c.TendInterval = time.Second

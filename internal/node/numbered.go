@@ -149,17 +149,20 @@ func (r *rng) accept(n *numbered, base ident.Offset, at ident.Timestamp) {
 }
 
 // ready brings the state of producers and the segment together, at log time at:
-// what a full disk moved out of the log is forgotten, and at the head of a
-// segment the state stands in the log itself. The caller has the lock.
+// what a full disk moved out of the log is forgotten, and the state is written
+// into the log, at the head of a segment and again now and then. The caller has the
+// lock.
 func (r *rng) ready(tail segment.Tail, at ident.Timestamp) error {
 	if tail.Base < r.handed {
 		r.forgetFrom(tail.Base)
 		r.carried = r.carried && tail.Base >= r.carryEnd
 		r.handed = tail.Base
 	}
-	if r.carried {
+	if r.carried && r.bytes < r.carryNext {
 		return nil
 	}
+	r.carried = false
+	before := r.bytes
 	if r.producers.Len() > 0 {
 		for rec := range r.producers.Carry(at) {
 			if err := r.control(&rec, at); err != nil {
@@ -167,7 +170,9 @@ func (r *rng) ready(tail segment.Tail, at ident.Timestamp) error {
 			}
 		}
 	}
+	// What is known may be large: it takes a sixteenth of the log at most.
 	r.carried, r.carryEnd = true, r.handed
+	r.carryNext = r.bytes + max(r.b.cfg.CarryBytes, 16*(r.bytes-before))
 	return nil
 }
 

@@ -32,10 +32,12 @@ type rng struct {
 	first ident.Timestamp // when seg got its first records; 0 while it has none
 	// producers is what the range knows of producers; nil until it is recalled
 	// from the log. handed is behind the last batch that seg was handed. carried
-	// says that what was known at seg's head stands there, up to carryEnd.
+	// says that what was known stands in seg, up to carryEnd; it is to stand there
+	// again when seg has carryNext bytes.
 	producers        *producers.State
 	handed, carryEnd ident.Offset
 	carried          bool
+	carryNext        int64
 	// opening: a goroutine opens the next segment or ends the range, and
 	// appends wait. idle, if somebody waits for it, is closed when it is done.
 	opening bool
@@ -189,7 +191,7 @@ func (r *rng) hand(p pending) error {
 func (r *rng) tryHand(p *pending, now ident.Timestamp) error {
 	tail := r.seg.Tail()
 	at := max(now, tail.LastTime)
-	if tail.Base < r.handed || !r.carried {
+	if tail.Base < r.handed || !r.carried || r.bytes >= r.carryNext {
 		if err := r.ready(tail, at); err != nil {
 			return err
 		}

@@ -45,33 +45,78 @@ func (t *topic) recall(info *catalog.Topic, cr *catalog.Range) (*producers.State
 	return continued(parents, cr.ID, cr.Band, last)
 }
 
-// foldBytes is how much of a segment is in memory while it is folded.
-const foldBytes = 4 << 20
-
-// fold takes a segment into the state, and says whether it has anything.
+// fold takes a segment into the state, from the last place on at which the state
+// stands in it, and says whether the segment has anything.
 func (t *topic) fold(state *producers.State, id ident.SegmentID) (some bool, err error) {
 	seg, ok := t.b.store.Segment(id)
 	if !ok {
 		return false, nil
 	}
 	info := seg.Info()
-	for at := info.Base; at < info.Tail.Base; {
-		batches, err := seg.Read(at, segment.Limit{Bytes: foldBytes, Records: 1 << 30})
+	from, err := lastCarried(seg, &info)
+	if err != nil {
+		return false, err
+	}
+	fold := func(h *batch.Header, b []byte) error {
+		if h.HasProducer || h.Kind == batch.Control {
+			return state.Fold(b)
+		}
+		return nil
+	}
+	if err := each(seg, from, info.Tail.Base, fold); err != nil {
+		return false, err
+	}
+	if from > info.Base && !state.Complete() {
+		// A crash cut it off there: what came before has it all.
+		*state = *producers.New(state.ID(), state.Band())
+		err = each(seg, info.Base, info.Tail.Base, fold)
+	}
+	return info.Base < info.Tail.Base, err
+}
+
+// lastCarried finds where the state of producers stands in a segment for the last
+// time, or the segment's beginning. It looks at the end first, then at twice as
+// much before that, and so on.
+func lastCarried(seg *segment.Segment, info *segment.Info) (ident.Offset, error) {
+	const firstShare = 32
+	end := info.Tail.Base
+	for share := max((end-info.Base)/firstShare, 1); end > info.Base; share *= 2 {
+		begin := max(end, info.Base+share) - share
+		found := info.Base
+		err := each(seg, begin, end, func(h *batch.Header, b []byte) error {
+			if h.Kind == batch.Control && producers.Begins(b) {
+				found = h.Base
+			}
+			return nil
+		})
+		if err != nil || found > info.Base {
+			return found, err
+		}
+		end = begin
+	}
+	return info.Base, nil
+}
+
+// each calls f for the batches of a segment that have an offset between two.
+func each(seg *segment.Segment, from, to ident.Offset, f func(*batch.Header, []byte) error) error {
+	const atATime = 4 << 20
+	for at := from; at < to; {
+		batches, err := seg.Read(at, segment.Limit{Bytes: atATime, Records: 1 << 30})
 		if err != nil {
-			return false, err
+			return err
 		}
 		for _, b := range batches.List {
 			h, err := batch.ParseHeader(b)
-			if err == nil && (h.HasProducer || h.Kind == batch.Control) {
-				err = state.Fold(b)
+			if err == nil && at < to {
+				err = f(&h, b)
 			}
 			if err != nil {
 				batches.Release()
-				return false, err
+				return err
 			}
 			at = h.End()
 		}
 		batches.Release()
 	}
-	return info.Base < info.Tail.Base, nil
+	return nil
 }

@@ -60,6 +60,18 @@ func (s *State) Carry(now ident.Timestamp) iter.Seq[batch.Record] {
 	}
 }
 
+// Begins says whether a stored batch has the first part of a carried-forward
+// state, from which on a fold needs nothing of what comes before.
+func Begins(stored []byte) bool {
+	var r batch.Reader
+	if r.Reset(stored) != nil || r.Header().Kind != batch.Control || !r.Next() || string(r.Record().Key) != CarryKey {
+		return false
+	}
+	in := varint.Scanner{Rest: r.Record().Value}
+	in.Take(2)
+	return in.Uvarint() == 0 && !in.Bad
+}
+
 // partWriter writes the parts of a state.
 type partWriter struct {
 	index uint64
