@@ -98,6 +98,6 @@ func (k *pack) settle(err error) {
 }
 
 // fits says whether a record of about size more bytes goes into the pack.
-func (k *pack) fits(size int, cfg *producerConfig) bool {
-	return k.records == 0 || k.records < cfg.batchRecords && k.builder.Size()+size <= cfg.batchBytes
+func (k *pack) fits(size int) bool {
+	return k.records == 0 || k.records < k.p.cfg.batchRecords && k.builder.Size()+size <= k.p.batchBytes
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -61,12 +60,15 @@ type Producer struct {
 	// ready is full and waits to be sent; flight was sent at least once and is
 	// not completed. Within a lane all are in the order of Send. flying counts
 	// those of flight that the connection has.
-	lanes  []*pack
-	cuts   []ident.Position
-	era    int // of these cuts, counted
-	ready  []*pack
-	flight []*pack
-	flying int
+	lanes []*pack
+	cuts  []ident.Position
+	era   int // of these cuts, counted
+	// batchBytes is the size at which a batch is full: at most half of the buffer
+	// gathers, so that full batches are there while others are under way.
+	batchBytes int
+	ready      []*pack
+	flight     []*pack
+	flying     int
 	// order says, in the order of Send, in which packs the records are that are
 	// not completed.
 	order []span
@@ -104,7 +106,7 @@ func (c *Client) NewProducer(topic string, opts ...ProducerOption) *Producer {
 	}
 	p.cfg, p.err = newProducerConfig(opts)
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
-	p.lanes = make([]*pack, 1)
+	p.setLanes(1)
 	if p.err != nil || !c.tasks.run(p.run) {
 		p.cancel()
 		p.ended = true
@@ -156,7 +158,11 @@ func (p *Producer) laneOf(rec *record.Record, sequence uint64) int {
 }
 
 func (p *Producer) laneAt(at ident.Position) int {
-	return sort.Search(len(p.cuts), func(i int) bool { return at < p.cuts[i] })
+	lane, begins := slices.BinarySearch(p.cuts, at)
+	if begins {
+		lane++
+	}
+	return lane
 }
 
 // learn takes over where the broker keeps keys apart. What has gathered is sent
@@ -175,8 +181,14 @@ func (p *Producer) learn(cuts []uint64) {
 			p.cuts = append(p.cuts, ident.Position(c))
 		}
 	}
-	p.lanes = make([]*pack, len(p.cuts)+1)
+	p.setLanes(len(p.cuts) + 1)
 	p.era++
+}
+
+// setLanes begins with so many empty lanes.
+func (p *Producer) setLanes(n int) {
+	p.lanes = make([]*pack, n)
+	p.batchBytes = min(p.cfg.batchBytes, max(p.cfg.maxBuffered/(2*n), 1))
 }
 
 // oldest is the pack that has gathered for longest, or nil.
@@ -195,7 +207,7 @@ func (p *Producer) add(rec *record.Record, size int, done func(error)) error {
 	sequence := p.accepted + 1
 	lane := p.laneOf(rec, sequence)
 	k := p.lanes[lane]
-	if k != nil && !k.fits(size, &p.cfg) {
+	if k != nil && !k.fits(size) {
 		p.turn(lane)
 		k = nil
 	}
@@ -219,7 +231,7 @@ func (p *Producer) add(rec *record.Record, size int, done func(error)) error {
 		return refusedRecord(0, 1, err)
 	}
 	p.took(k, k.builder.Size()-before, done)
-	if !k.fits(1, &p.cfg) {
+	if !k.fits(1) {
 		p.turn(lane)
 	}
 	return nil

@@ -109,8 +109,9 @@ func Linger(d time.Duration) ProducerOption {
 }
 
 // BatchBytes is the size at which a batch is full; default
-// [DefaultBatchBytes], at most [MaxBatchBytes]. A record that is larger goes
-// alone.
+// [DefaultBatchBytes], at most [MaxBatchBytes], and smaller where the batches
+// that gather would take more than half of [MaxBuffered]. A record that is larger
+// goes alone.
 func BatchBytes(n int) ProducerOption {
 	return func(cfg *producerConfig) { cfg.batchBytes = n }
 }
