@@ -234,7 +234,7 @@ func (r *Range) resolve(v *View) {
 		return
 	}
 	for _, o := range r.orphans.entries {
-		f := Returned
+		f := Dropped
 		if o.end <= seal.End {
 			f = Committed
 		}

@@ -144,7 +144,11 @@ func (o *oracle) forgotten(n *node) {
 func (o *oracle) acknowledged(n *node, r *Range, q *request, res Result) {
 	h, err := batch.ParseHeader(q.batch)
 	o.sim.must(err)
-	id := o.segmentOf(n, r, h.Epoch, h.Base, batch.NextChain(q.batch))
+	chain := batch.NextChain(q.batch)
+	id := o.segmentOf(n, r, h.Epoch, h.Base, chain)
+	if f := o.offers[place{id, h.Base}]; f.chain != chain {
+		o.fail(n, "request %d is acknowledged at %d of %v, where another batch is", q.id, h.Base, id)
+	}
 	if got := o.onDisk(id, h.End()); got < o.majority(id) {
 		o.fail(n, "I1: request %d is acknowledged at %d of %v and is on %d stores", q.id, h.Base, id, got)
 	}
@@ -165,12 +169,14 @@ func (o *oracle) acknowledged(n *node, r *Range, q *request, res Result) {
 // segmentOf finds the segment into which a batch was offered.
 func (o *oracle) segmentOf(n *node, r *Range, e ident.Epoch, base ident.Offset, chain uint64) ident.SegmentID {
 	cr, _ := o.sim.cat.topic().Range(r.cfg.Range)
+	// What was returned may be appended again at the same place of the next
+	// segment, to the byte.
 	for i := range cr.Segments {
-		if g := &cr.Segments[i]; g.Epoch == e && o.offers[place{g.ID, base}].chain == chain {
+		if g := &cr.Segments[i]; g.Epoch == e && base >= g.Base && base < g.End {
 			return g.ID
 		}
 	}
-	if cr.Open != nil && o.offers[place{cr.Open.ID, base}].chain == chain {
+	if cr.Open != nil && cr.Open.Epoch == e && o.offers[place{cr.Open.ID, base}].chain == chain {
 		return cr.Open.ID
 	}
 	o.fail(n, "a batch at %d of epoch %d is acknowledged, and is in no segment", base, e)
@@ -263,7 +269,8 @@ func (o *oracle) current(n *node, r *Range, at, floor ident.Offset) {
 func (o *oracle) history() error {
 	seen := map[uint64]bool{}
 	last := uint64(0)
-	for _, r := range o.lineage() {
+	for _, id := range o.sim.cat.lineage() {
+		r, _ := o.sim.cat.topic().Range(id)
 		segments := slices.Clone(r.Segments)
 		if r.Open != nil {
 			segments = append(segments, catalog.SealedSegment{OpenSegment: *r.Open, Seal: catalog.Seal{End: o.visible[r.Open.ID]}})
@@ -299,18 +306,6 @@ func (o *oracle) history() error {
 		}
 	}
 	return nil
-}
-
-// lineage is the leaf range and those that it continues, oldest first.
-func (o *oracle) lineage() (out []*catalog.Range) {
-	for id := o.sim.cat.leaf().ID; ; {
-		r, _ := o.sim.cat.topic().Range(id)
-		out = slices.Insert(out, 0, r)
-		if len(r.Parents) == 0 {
-			return out
-		}
-		id = r.Parents[0]
-	}
 }
 
 // readSegment reads from a store that is left and has all.

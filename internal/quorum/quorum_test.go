@@ -14,6 +14,9 @@ import (
 // seedVariable names the one seed to run, with its trace if a promise is broken.
 const seedVariable = "QUIRE_QUORUM_SEED"
 
+// countVariable is how many seeds to run, instead of the default.
+const countVariable = "QUIRE_QUORUM_SEEDS"
+
 const (
 	seeds  = 300
 	faulty = 10 * time.Second // of simulated time, before the faults end
@@ -43,6 +46,13 @@ func run(seed uint64, broken rule, tracing bool) (c counts, err error) {
 func TestARangeKeepsItsPromisesUnderFaults(t *testing.T) {
 	first, last := uint64(1), uint64(seeds)
 	env := os.Getenv(seedVariable)
+	if many := os.Getenv(countVariable); many != "" {
+		n, err := strconv.ParseUint(many, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = n
+	}
 	if env != "" {
 		n, err := strconv.ParseUint(env, 10, 64)
 		if err != nil {

@@ -122,6 +122,9 @@ const (
 	// Returned: it is not in the log and never will be: its segment was sealed
 	// before it. The driver judges it again and appends a copy of its bytes.
 	Returned
+	// Dropped: it is not in the log and never will be, and others may have been
+	// appended since, so that it has no place any more. Its client is told.
+	Dropped
 	// Lost: this process does not know.
 	Lost
 )

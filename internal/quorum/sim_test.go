@@ -34,7 +34,7 @@ type sim struct {
 
 // counts show that a run met what it is for.
 type counts struct {
-	Committed, Returned, Lost, Refused int
+	Committed, Returned, Dropped, Lost, Refused int
 	Claims, Takes, Rolls, Ends         int
 	UnknownOutcomes, LeaseReads        int
 	QuorumReads, FailedReads           int
@@ -113,7 +113,9 @@ func newSim(seed uint64, broken rule) *sim {
 	s.every(time.Millisecond, 8*time.Millisecond, s.client.append)
 	s.every(5*time.Millisecond, 30*time.Millisecond, s.client.read)
 	s.every(100*time.Millisecond, 400*time.Millisecond, s.reconcile)
-	s.every(20*time.Millisecond, 120*time.Millisecond, s.fault)
+	pace := s.between(40*time.Millisecond, 400*time.Millisecond)
+	s.every(pace/4, 2*pace, s.fault)
+	s.every(50*time.Millisecond, 3*time.Second, s.act)
 	return s
 }
 
@@ -160,7 +162,7 @@ func (s *sim) fault() {
 	if p := s.primary(); p != nil && s.chance(3) {
 		n = p
 	}
-	switch s.rng.IntN(26) {
+	switch s.rng.IntN(20) {
 	case 0, 1:
 		s.partition()
 	case 2, 3, 4:
@@ -185,18 +187,28 @@ func (s *sim) fault() {
 		n.disk.failing = true
 	case 18:
 		n.wall += ident.Timestamp(s.rng.Int64N(7200e6)) - 3600e6
-	case 19, 20, 21:
+	default:
+		n.claim()
+	}
+}
+
+// act has the primary do one of the things that end a segment.
+func (s *sim) act() {
+	n := s.primary()
+	if n == nil || s.calm || s.chance(6) {
+		n = s.nodes[s.rng.IntN(len(s.nodes))]
+	}
+	switch s.rng.IntN(8) {
+	default:
 		n.act("roll", func(r *Range) { _ = r.Roll(n.clock()) })
-	case 22:
+	case 0, 1:
 		if len(s.cat.topic().Ranges) < 40 {
 			n.act("end", func(r *Range) { _ = r.End(n.clock()) })
 		}
-	case 23:
+	case 2:
 		n.act("resign", func(r *Range) { r.Resign(n.clock()) })
-	case 24:
+	case 3:
 		n.act("cancel", func(r *Range) { r.Cancel(n.clock()) })
-	default:
-		n.claim()
 	}
 }
 

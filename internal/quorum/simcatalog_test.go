@@ -5,7 +5,6 @@ import (
 
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
-	"github.com/quirelog/quire/internal/keyspace"
 )
 
 // simCatalog is the catalog, which never fails, and the slots of each segment,
@@ -43,6 +42,18 @@ func (c *simCatalog) topic() *catalog.Topic {
 // leaf is the range that takes the appends: always that with the lowest band.
 func (c *simCatalog) leaf() *catalog.Range { return c.topic().Route(0) }
 
+// lineage is the leaf and the ranges that it continues, oldest first.
+func (c *simCatalog) lineage() []ident.RangeID {
+	out := []ident.RangeID{c.leaf().ID}
+	for {
+		r, _ := c.topic().Range(out[0])
+		if len(r.Parents) == 0 {
+			return out
+		}
+		out = slices.Insert(out, 0, r.Parents[0])
+	}
+}
+
 func (c *simCatalog) slots(id ident.SegmentID) []ident.StoreID { return c.replicas[id] }
 
 func (c *simCatalog) open(id ident.SegmentID) bool { return c.leaf().Open.ID == id }
@@ -76,7 +87,9 @@ func (c *simCatalog) place(o catalog.OpenSegment) {
 	for len(slots) < c.count {
 		slots = append(slots, ident.StoreID{})
 	}
-	if c.sim.chance(8) {
+	// A late command may have made a store the writer's that is lost by now. Then
+	// all that the segment can spare is gone already.
+	if w := c.sim.nodeOf(o.Store); !w.lost && !w.bad && c.sim.chance(8) {
 		slots[len(slots)-1] = ident.StoreID{}
 	}
 	c.sim.rng.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
@@ -142,5 +155,3 @@ func (c *simCatalog) apply(owner catalog.Owner, id ident.RangeID, p Proposal) bo
 	c.sim.oracle.sealed(before, p.Seal)
 	return true
 }
-
-var _ = keyspace.Band{}

@@ -32,9 +32,11 @@ func (c *client) append() {
 	if !n.up {
 		return
 	}
-	c.id++
-	q := &request{id: c.id, batch: c.build(c.id)}
-	n.input("append", func() { n.appendNow(q, true) })
+	// It is numbered when it arrives: a process that pauses lets it wait.
+	n.input("append", func() {
+		c.id++
+		n.appendNow(&request{id: c.id, batch: c.build(c.id)}, true)
+	})
 }
 
 func (c *client) build(id uint64) []byte {
@@ -57,7 +59,7 @@ func (n *node) appendNow(q *request, fresh bool) bool {
 		s.oracle.refused(q)
 		return true
 	}
-	if fresh && len(n.redo)+len(n.held) > 0 {
+	if fresh && (len(n.redo)+len(n.held) > 0 || n.between(r)) {
 		n.hold(q)
 		return true
 	}
@@ -65,12 +67,14 @@ func (n *node) appendNow(q *request, fresh bool) bool {
 	switch {
 	case err == nil:
 		n.pending[q.id] = q
+		s.logf("n%d: appends request %d", n.number, q.id)
 		s.oracle.accepted(n, q)
 	case errors.Is(err, ErrFrozen) && fresh:
 		n.hold(q)
 	case !fresh && (errors.Is(err, ErrFrozen) || errors.Is(err, ErrOverloaded)):
 		return false
 	default:
+		s.counts.Refused++
 		s.oracle.refused(q)
 	}
 	return true
@@ -88,7 +92,7 @@ func (n *node) hold(q *request) {
 // that takes it, or refuses it.
 func (n *node) flush() (any bool) {
 	r := n.current()
-	if len(n.redo)+len(n.held) == 0 || r != nil && r.state == Frozen {
+	if len(n.redo)+len(n.held) == 0 || r != nil && r.state == Frozen || n.between(r) {
 		return false
 	}
 	if r == nil || r.state == Idle && n.sim.cat.leaf().Owner == n.owner() && r.taken < n.sim.cat.leaf().Epoch {
@@ -109,6 +113,17 @@ func (n *node) flush() (any bool) {
 	return any
 }
 
+// between says that this process does not know yet that it has ended the range
+// before: what that returns comes first.
+func (n *node) between(r *Range) bool {
+	for _, id := range n.sim.cat.lineage() {
+		if before := n.ranges[id]; before != nil && before != r && before.state == Frozen && before.epoch == before.taken {
+			return true
+		}
+	}
+	return false
+}
+
 func (n *node) result(r *Range, res Result) {
 	s := n.sim
 	q := n.pending[res.Token]
@@ -116,6 +131,7 @@ func (n *node) result(r *Range, res Result) {
 		s.oracle.fail(n, "a result of no append: %+v", res)
 	}
 	delete(n.pending, res.Token)
+	s.logf("n%d: request %d has fate %d at %d", n.number, q.id, res.Fate, res.Base)
 	switch res.Fate {
 	case Committed:
 		s.counts.Committed++
@@ -123,9 +139,10 @@ func (n *node) result(r *Range, res Result) {
 	case Returned:
 		s.counts.Returned++
 		s.oracle.refused(q)
-		if r.state == Serving || r.state == Ended {
-			n.redo = append(n.redo, &request{id: q.id, batch: append([]byte(nil), q.batch...)})
-		}
+		n.redo = append(n.redo, &request{id: q.id, batch: append([]byte(nil), q.batch...)})
+	case Dropped:
+		s.counts.Dropped++
+		s.oracle.refused(q)
 	case Lost:
 		s.counts.Lost++
 	}
