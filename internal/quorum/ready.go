@@ -95,7 +95,7 @@ const (
 	// Durable: it is on stable storage.
 	Durable Done = iota
 	// NoRoom: nothing was written, and nothing will be of the appends to that
-	// segment that were handed out before this answer.
+	// segment that were handed out behind it and before this answer.
 	NoRoom
 	// Failed: the outcome is unknown, and the store has stopped (D5).
 	Failed

@@ -115,7 +115,7 @@ func newSim(seed uint64, broken rule) *sim {
 	s.every(100*time.Millisecond, 400*time.Millisecond, s.reconcile)
 	pace := s.between(40*time.Millisecond, 400*time.Millisecond)
 	s.every(pace/4, 2*pace, s.fault)
-	s.every(50*time.Millisecond, 3*time.Second, s.act)
+	s.every(30*time.Millisecond, time.Second, s.act)
 	return s
 }
 

@@ -112,9 +112,12 @@ func (d *disk) perform(w diskWrite) Done {
 			d.node.sim.counts.NoRoom++
 			return NoRoom
 		}
-		o.written(d.node, g, w.Batch)
 		h, err := batch.ParseHeader(w.Batch)
 		d.node.sim.must(err)
+		if d.refused[w.Segment.ID] > 0 && h.Base > g.tail.End {
+			return NoRoom // handed in before the process knew of the first refusal
+		}
+		o.written(d.node, g, w.Batch)
 		g.batches = append(g.batches, w.Batch)
 		g.tail = g.tail.after(&h, w.Batch)
 	case WriteCut:

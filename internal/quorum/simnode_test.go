@@ -69,7 +69,7 @@ func (n *node) start() {
 	l, err := NewLeases(n.clock(), LeaseConfig{Self: n.owner(), broken: s.broken})
 	s.must(err)
 	n.leases = l
-	if !s.calm && !n.bad && s.chance(12) && s.expendable(n) && n.disk.damage() {
+	if !s.calm && !n.bad && s.chance(4) && s.expendable(n) && n.disk.damage() {
 		n.bad = true
 		s.counts.Damaged++
 		s.logf("n%d: a copy is damaged", n.number)
