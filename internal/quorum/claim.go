@@ -35,7 +35,7 @@ func (r *Range) Claim(now Instant, v View) error {
 	r.become(claimed, WhyNot)
 	r.epoch = v.Range.Epoch + 1
 	seg := v.open()
-	r.out = newStream(seg, seg.start(), r.cfg.Self.Store)
+	r.out = newStream(r.now, seg, seg.start(), r.cfg.Self.Store)
 	r.claim = claim{answers: make([]Message, len(seg.Replicas)), askedAt: r.now}
 	r.askFences()
 	return nil
@@ -119,7 +119,7 @@ func (r *Range) repair() {
 	}
 	best := &r.claim.answers[longest]
 	seg := r.out.seg
-	r.out = newStream(seg, best.Tail, best.From)
+	r.out = newStream(r.now, seg, best.Tail, best.From)
 	for i := range r.claim.answers {
 		a, p := &r.claim.answers[i], &r.out.peers[i]
 		if a.Kind != Fenced {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
 )
 
@@ -146,9 +145,15 @@ func (r *Range) repropose(refused bool) {
 }
 
 // goOn begins the next segment. What was not committed in the last one is
-// returned, in its order, before anything else is taken.
+// returned, in its order, before anything else is taken. How that one ended is
+// read from the catalog: an older proposal of this process, made before it gave up
+// and claimed the range again, may have come first, and with another end.
 func (r *Range) goOn(v *View) {
-	s, seal := r.out, r.proposal.Seal
+	s := r.out
+	seal := v.sealOf(&s.seg)
+	if r.cfg.breaks(ruleReadSeal) {
+		seal = r.proposal.Seal
+	}
 	r.giveBack(s, seal.End)
 	r.finish(s, seal)
 	r.view = *v
@@ -158,10 +163,7 @@ func (r *Range) goOn(v *View) {
 // over ends the range. The stores are still told of its last segment.
 func (r *Range) over(v *View) {
 	s := r.out
-	seal, ok := v.sealed(s.seg.ID)
-	if !ok {
-		seal = catalog.EmptySeal(s.seg.OpenSegment)
-	}
+	seal := v.sealOf(&s.seg)
 	r.view = *v
 	r.become(ended, WhyNot)
 	r.settle(s, seal.End)

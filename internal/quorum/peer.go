@@ -1,10 +1,15 @@
 package quorum
 
 import (
+	"time"
+
 	"github.com/quirelog/quire/internal/batch"
 	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
 )
+
+// maxPatience is how long a silent store is left alone at the most.
+const maxPatience = 2 * time.Second
 
 // peer is how far one store is with a stream.
 type peer struct {
@@ -29,7 +34,9 @@ type peer struct {
 	// back any more.
 	seq, rewound    uint64
 	sentAt, heardAt Instant
-	confirm         uint64 // the last reads that it confirmed
+	// told and confirm are the last reads that it was asked to confirm, and that
+	// it has confirmed.
+	told, confirm uint64
 }
 
 // pump sends each store of a stream what it is due.
@@ -75,18 +82,25 @@ func (r *Range) pumpPeer(s *stream, p *peer) {
 			break
 		}
 	}
+	wait := r.cfg.Heartbeat
+	if p.heardAt < p.sentAt {
+		wait = r.patience(p)
+	}
 	behind := p.commit < s.commit.End || p.confirm < r.confirm && s == r.out
-	if behind && r.now >= p.sentAt.Add(r.cfg.Heartbeat) || p.confirm < r.confirm && p.asked(r) {
+	if behind && r.now >= p.sentAt.Add(wait) || p.told < r.confirm && s == r.out {
 		r.sendEmpty(s, p)
 	}
 }
 
-// asked says that the newest reads that wait for a quorum were not sent yet.
-func (p *peer) asked(r *Range) bool { return r.confirmAt > p.sentAt }
-
 // due says whether a store is to be asked again.
 func (r *Range) due(p *peer) bool {
-	return p.again || p.seq == 0 || r.now >= p.sentAt.Add(r.cfg.Retry)
+	return p.again || p.seq == 0 || r.now >= p.sentAt.Add(r.patience(p))
+}
+
+// patience is how long an answer is waited for: the longer, the longer the store
+// has been silent.
+func (r *Range) patience(p *peer) time.Duration {
+	return min(max(r.cfg.Retry, time.Duration(r.now-p.heardAt)/4), maxPatience)
 }
 
 // rewind goes back to an offset and probes from there.
@@ -97,7 +111,7 @@ func (p *peer) rewind(to ident.Offset) {
 // message begins a message of a stream.
 func (r *Range) message(k Kind, s *stream, p *peer) Message {
 	p.seq++
-	p.sentAt, p.again = r.now, false
+	p.sentAt, p.again, p.told = r.now, false, r.confirm
 	return Message{
 		Kind: k, From: r.cfg.Self.Store, To: p.store, Range: r.cfg.Range, Epoch: r.epoch, Owner: r.cfg.Self,
 		Segment: s.seg, Seq: p.seq, Commit: s.commit.End, Confirm: r.confirm,
@@ -125,6 +139,9 @@ func (r *Range) sendFrom(s *stream, p *peer) bool {
 		return r.sendOld(s, p)
 	}
 	i := s.find(p.next)
+	if i == s.entries.len() {
+		return r.sendOld(s, p) // sealed past what was in memory here
+	}
 	from := s.before(i)
 	if from.End != p.next {
 		p.out = true // its tail is none of the ends of the batches

@@ -46,7 +46,6 @@ type Range struct {
 	cutOff    bool
 	reads     []waitingRead
 	confirm   uint64 // the last number of reads that wait
-	confirmAt Instant
 
 	local    fifo[Message] // to this store itself
 	dirty    bool

@@ -46,7 +46,6 @@ func (r *Range) ReadQuorum(now Instant, id uint64) error {
 		return nil
 	}
 	r.confirm++
-	r.confirmAt = r.now
 	r.reads = append(r.reads, waitingRead{id, r.confirm, r.out.commit.End, r.now.Add(10 * r.cfg.Retry)})
 	return nil
 }

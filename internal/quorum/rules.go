@@ -22,6 +22,7 @@ const (
 	ruleFreeze     // nothing is committed while the outcome is open
 	ruleUnknown    // an unknown outcome does not unfreeze
 	ruleSealCommit // the end is the commit offset
+	ruleReadSeal   // how the segment ended is read, not remembered
 	ruleReturn     // what was not committed is offered again, in its order
 	// R6
 	ruleDurablePromise // the promise is durable before the answer
@@ -43,7 +44,6 @@ const (
 	ruleException   // a renewal names the ranges that were fenced
 	ruleLeaseStart  // a starting node answers no fence for a while
 	ruleLeaseFrozen // frozen, there is no read under the lease
-	ruleLookUpFirst // looked up first, then checked
 	ruleConfirm     // a read without lease asks a quorum
 	// I4, S1
 	ruleSealed // a sealed segment takes nothing

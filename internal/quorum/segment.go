@@ -90,3 +90,12 @@ func (v *View) sealed(id ident.SegmentID) (catalog.Seal, bool) {
 	}
 	return v.Range.Segments[i].Seal, true
 }
+
+// sealOf is how a segment that is open no more ended: one that is not found was
+// empty.
+func (v *View) sealOf(s *Segment) catalog.Seal {
+	if seal, ok := v.sealed(s.ID); ok {
+		return seal
+	}
+	return catalog.EmptySeal(s.OpenSegment)
+}

@@ -17,7 +17,7 @@ func (r *Range) serve(e event) {
 	r.epoch, r.taken = r.view.Range.Epoch, r.view.Range.Epoch
 	r.cfg.Leases.serve(r.cfg.Range, r.epoch)
 	seg := r.view.open()
-	r.out = newStream(seg, seg.start(), r.cfg.Self.Store)
+	r.out = newStream(r.now, seg, seg.start(), r.cfg.Self.Store)
 	r.claim, r.proposal, r.regrant = claim{}, freeze{}, false
 	r.quorumAt, r.cutOff = r.now, false
 }

@@ -20,27 +20,27 @@ type sim struct {
 	number uint64
 	broken rule
 
-	nodes  []*node
-	block  map[[2]int]bool // from, to
-	calm   bool
-	cat    *simCatalog
-	client client
-	oracle oracle
-	lives  int
-	counts counts
-	trace  []string
+	nodes   []*node
+	block   map[[2]int]bool // from, to
+	calm    bool
+	cat     *simCatalog
+	client  client
+	oracle  oracle
+	lives   int
+	counts  counts
+	trace   []string
 	tracing bool
 }
 
 // counts show that a run met what it is for.
 type counts struct {
 	Committed, Returned, Dropped, Lost, Refused int
-	Claims, Takes, Rolls, Ends         int
-	UnknownOutcomes, LeaseReads        int
-	QuorumReads, FailedReads           int
-	Crashes, LostDisks, Damaged        int
-	NoRoom, Failures, Pauses           int
-	Sealed, Incomplete                 int
+	Claims, Takes, Rolls, Ends                  int
+	UnknownOutcomes, LeaseReads                 int
+	QuorumReads, FailedReads                    int
+	Crashes, LostDisks, Damaged                 int
+	NoRoom, Failures, Pauses                    int
+	Sealed, Incomplete                          int
 }
 
 // occasion is something that happens at a time.
@@ -162,7 +162,7 @@ func (s *sim) fault() {
 	if p := s.primary(); p != nil && s.chance(3) {
 		n = p
 	}
-	switch s.rng.IntN(20) {
+	switch s.rng.IntN(22) {
 	case 0, 1:
 		s.partition()
 	case 2, 3, 4:
@@ -177,7 +177,7 @@ func (s *sim) fault() {
 		n.pause(s.between(20*time.Millisecond, 2500*time.Millisecond))
 	case 13:
 		n.loseDisk()
-	case 14:
+	case 14, 19, 20:
 		n.disk.hang(s.between(10*time.Millisecond, 1500*time.Millisecond))
 	case 15:
 		n.disk.full = !n.disk.full
@@ -216,6 +216,10 @@ func (s *sim) act() {
 // -1 is the catalog.
 func (s *sim) partition() {
 	clear(s.block)
+	if s.chance(2) {
+		s.cut()
+		return
+	}
 	both := s.chance(2)
 	side := map[int]bool{-1: s.chance(2)}
 	for _, n := range s.nodes {
@@ -231,6 +235,32 @@ func (s *sim) partition() {
 	s.logf("partition %v both=%v", side, both)
 }
 
+// cut takes some of the links, so that two nodes may reach a third one and not each
+// other.
+func (s *sim) cut() {
+	one := s.chance(3)
+	for a := -1; a < len(s.nodes); a++ {
+		for b := -1; b < a; b++ {
+			if s.chance(3) {
+				s.block[[2]int{a, b}] = true
+				s.block[[2]int{b, a}] = !one
+			}
+		}
+	}
+	s.logf("cut %v", s.block)
+}
+
+// isolated says whether a node can't reach a majority of the others and back.
+func (s *sim) isolated(n *node) bool {
+	far := 0
+	for _, o := range s.nodes {
+		if o != n && (!o.up || s.block[[2]int{n.number, o.number}] || s.block[[2]int{o.number, n.number}]) {
+			far++
+		}
+	}
+	return far*2 >= len(s.nodes)
+}
+
 // primary is a node that serves under the newest grant.
 func (s *sim) primary() *node {
 	for _, n := range s.nodes {
@@ -244,10 +274,10 @@ func (s *sim) primary() *node {
 // reconcile has somebody claim the range when nobody serves it.
 func (s *sim) reconcile() {
 	p := s.primary()
-	if p != nil && !p.paused && !(s.calm && p.cutOff) {
+	if p != nil && !p.paused && !(s.calm && p.cutOff) && !s.isolated(p) && (s.calm || !s.chance(20)) {
 		return
 	}
-	up := slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool { return !n.up })
+	up := slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool { return !n.up || n == p })
 	if len(up) > 0 {
 		up[s.rng.IntN(len(up))].claim()
 	}

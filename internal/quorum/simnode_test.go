@@ -21,16 +21,16 @@ type node struct {
 	bad    bool // a copy of it is damaged
 
 	// The process, while it is up.
-	up     bool
-	life   int
-	paused bool
+	up      bool
+	life    int
+	paused  bool
 	backlog []func()
-	ranges map[ident.RangeID]*Range
-	leases *Leases
-	offset Instant
-	rate   float64
-	wall   ident.Timestamp
-	cutOff bool
+	ranges  map[ident.RangeID]*Range
+	leases  *Leases
+	offset  Instant
+	rate    float64
+	wall    ident.Timestamp
+	cutOff  bool
 	// appends by token, until they have their result; what is to be appended again
 	// before anything else; what came while the range was frozen.
 	pending map[uint64]*request
@@ -152,9 +152,9 @@ func (n *node) crash(why string) {
 	n.up = false
 	n.disk.lose()
 	n.sim.oracle.forgotten(n)
-	if n.sim.calm && !n.lost {
-		n.sim.after(100*time.Millisecond, func() {
-			if !n.up {
+	if n.sim.chance(2) {
+		n.sim.after(n.sim.between(time.Millisecond, 150*time.Millisecond), func() {
+			if !n.up && !n.lost {
 				n.start()
 			}
 		})
@@ -371,6 +371,10 @@ func describe(m *Message) string {
 func (s *sim) trouble(n *node, m *Message) {
 	for _, b := range m.Batches {
 		s.oracle.offeredBatch(n, m.Segment.ID, b)
+	}
+	// What a store has promised is worth what it remembers of it.
+	if m.Kind == Fenced && m.Refusal == OK && !s.calm && s.chance(12) {
+		n.later(s.between(0, 3*time.Millisecond), func() { n.crash("after a promise") })
 	}
 }
 

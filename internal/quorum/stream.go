@@ -35,10 +35,10 @@ type entry struct {
 	token uint64
 }
 
-func newStream(seg Segment, tail Tail, source ident.StoreID) *stream {
+func newStream(now Instant, seg Segment, tail Tail, source ident.StoreID) *stream {
 	s := &stream{seg: seg, tail: tail, commit: seg.start(), start: tail, source: source}
 	for _, id := range seg.Replicas {
-		s.peers = append(s.peers, peer{store: id, next: seg.Base, durable: seg.start()})
+		s.peers = append(s.peers, peer{store: id, next: seg.Base, durable: seg.start(), heardAt: now})
 	}
 	return s
 }
