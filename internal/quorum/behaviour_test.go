@@ -354,3 +354,66 @@ func TestAPrimaryThatIsCutOffSaysSo(t *testing.T) {
 		t.Error("six seconds without a quorum, and nothing was said")
 	}
 }
+
+func TestARestartedStoreIsToldTheCommitOffsetOfAnIdleRange(t *testing.T) {
+	tr := newTrio(t, nil)
+	tr.serve()
+	tr.must(tr.append(1))
+	tr.pass(time.Second)
+	if !tr.ranges[0].Resting() {
+		t.Fatal("the primary is not resting")
+	}
+	c := tr.ranges[1].copies[1]
+	self := tr.owner(1)
+	self.Process[9]++
+	var err error
+	tr.ranges[1], err = New(tr.now, Config{Range: 7, Self: self}, Disk{Promise: 1, Copies: []Copy{{Segment: c.seg, Tail: c.durable}}})
+	tr.must(err)
+	tr.ranges[0].Connected(tr.now, self.Store)
+	tr.pass(time.Second)
+	if end, ok := tr.ranges[1].Readable(1); !ok || end != 1 {
+		t.Errorf("it shows the segment up to %d", end)
+	}
+}
+
+func TestTheHolderOfALeaseStopsBeforeTheGrantor(t *testing.T) {
+	tr := newTrio(t, nil)
+	tr.serve()
+	holder, grantor := tr.ranges[0].cfg.Leases, tr.ranges[1].cfg.Leases
+	sent := Instant(5 * time.Second)
+	g, ok := grantor.Grant(sent.Add(40*time.Millisecond), holder.Renewal(sent, ident.StoreID{2}))
+	if !ok {
+		t.Fatal("not granted")
+	}
+	holder.Granted(sent.Add(80*time.Millisecond), g)
+	seg := tr.ranges[0].out.seg
+	if at := sent.Add(899 * time.Millisecond); !holder.holds(at, 7, 1, &seg) {
+		t.Error("not held before the margin")
+	}
+	if at := sent.Add(900 * time.Millisecond); holder.holds(at, 7, 1, &seg) {
+		t.Error("held within the margin")
+	}
+	x := Exception{7, 2}
+	fenced := sent.Add(200 * time.Millisecond)
+	if got, want := grantor.fence(fenced, x, tr.owner(2), tr.owner(0)), sent.Add(1040*time.Millisecond); got != want {
+		t.Errorf("the fence waits until %d, not %d", got, want)
+	}
+	// A renewal after the fence prolongs nothing of it, and names the range.
+	again := sent.Add(300 * time.Millisecond)
+	g, _ = grantor.Grant(again, holder.Renewal(again, ident.StoreID{2}))
+	holder.Granted(again, g)
+	if holder.holds(again, 7, 1, &seg) || !holder.holds(again, 7, 2, &seg) || !holder.holds(again, 8, 1, &seg) {
+		t.Error("an exception is of one range, in the epochs before the fence")
+	}
+	if got, want := grantor.fence(again, x, tr.owner(2), tr.owner(0)), sent.Add(1040*time.Millisecond); got != want {
+		t.Errorf("the same fence later waits until %d, not %d", got, want)
+	}
+	// While the holder serves in the old epoch the exception stays; then it goes.
+	if r := holder.Renewal(again, ident.StoreID{2}); len(r.Dropped) != 0 {
+		t.Errorf("dropped %v while it serves", r.Dropped)
+	}
+	tr.ranges[0].Resign(tr.now)
+	if g, _ = grantor.Grant(again, holder.Renewal(again, ident.StoreID{2})); len(g.Except) != 0 {
+		t.Errorf("excepted still: %v", g.Except)
+	}
+}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quirelog/quire/internal/batch"
@@ -50,7 +51,7 @@ func (c *replica) mark(t Tail) {
 // knows says whether an end of a batch that this copy has passed has this chain;
 // one that is not remembered has.
 func (c *replica) knows(at ident.Offset, chain uint64) bool {
-	i, ok := slices.BinarySearchFunc(c.marks, at, func(m mark, at ident.Offset) int { return int(int64(m.end) - int64(at)) })
+	i, ok := slices.BinarySearchFunc(c.marks, at, func(m mark, at ident.Offset) int { return cmp.Compare(m.end, at) })
 	return !ok || c.marks[i].chain == chain
 }
 

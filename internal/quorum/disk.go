@@ -114,6 +114,9 @@ func (r *Range) die() {
 // it: a copy that reaches past it is cut, one that falls short waits to be
 // brought there, and what this store has then is never written again.
 func (r *Range) learnSeal(id ident.SegmentID, seal catalog.Seal) *replica {
+	if r.state == Serving && r.out.seg.ID == id {
+		r.stepDown(Deposed)
+	}
 	c := r.copies[id]
 	if c == nil {
 		return nil
@@ -128,8 +131,7 @@ func (r *Range) learnSeal(id ident.SegmentID, seal catalog.Seal) *replica {
 // closeCopy cuts and seals a copy that has reached its end. It waits for what is
 // on its way: a cut behind it could not know what there is to cut.
 func (r *Range) closeCopy(c *replica) {
-	if c.seal == nil || c.sealing || c.damaged || c.pending > 0 || !c.created || c.durable.End < c.seal.End ||
-		r.cfg.breaks(ruleSealed) {
+	if c.seal == nil || c.sealing || c.damaged || c.pending > 0 || !c.created || c.durable.End < c.seal.End {
 		return
 	}
 	end := c.seg.sealedTail(*c.seal)

@@ -29,7 +29,7 @@ func (r *Range) Roll(now Instant) error {
 // Regrant rolls under a new epoch: the stores that have promised one that nobody
 // was granted follow this process again.
 func (r *Range) Regrant(now Instant) error {
-	r.regrant = true
+	r.regrant = r.state == Serving
 	return r.Roll(now)
 }
 

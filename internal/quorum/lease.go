@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -206,7 +207,7 @@ func (l *Leases) fence(now Instant, x Exception, claimant, holder catalog.Owner)
 		return until // it was never granted anything, and will not be
 	}
 	i, ok := slices.BinarySearchFunc(g.except, x.Range, func(e fencedRange, r ident.RangeID) int {
-		return int(int64(e.Range) - int64(r))
+		return cmp.Compare(e.Range, r)
 	})
 	switch {
 	case !ok:

@@ -125,6 +125,19 @@ func (r *Range) Resting() bool {
 	})
 }
 
+// Connected says that a store can be reached again, perhaps by another process than
+// before: one that has started knows no commit offset, and nothing would tell it
+// one while nobody appends.
+func (r *Range) Connected(now Instant, store ident.StoreID) {
+	r.pass(now)
+	if r.out != nil {
+		r.out.reconnect(r.now, store)
+	}
+	for _, s := range r.finishing {
+		s.reconnect(r.now, store)
+	}
+}
+
 // Step takes a message. One that is not for this range and store is dropped, as
 // the network might have done.
 func (r *Range) Step(now Instant, m *Message) {
@@ -183,12 +196,12 @@ func (r *Range) Ready() Ready {
 	}
 	out := r.next
 	p := &r.previous
+	clear(p.Writes)
+	clear(p.Messages)
 	r.next = Ready{
 		Writes: p.Writes[:0], Messages: p.Messages[:0], Loads: p.Loads[:0], Results: p.Results[:0],
 		Reads: p.Reads[:0], Incomplete: p.Incomplete[:0], Faults: p.Faults[:0],
 	}
-	clear(p.Writes[:cap(p.Writes)])
-	clear(p.Messages[:cap(p.Messages)])
 	r.previous = out
 	return out
 }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quirelog/quire/internal/batch"
@@ -83,7 +84,7 @@ func (v *View) open() Segment {
 // sealed finds how a segment was sealed. Empty ones are retired and not found.
 func (v *View) sealed(id ident.SegmentID) (catalog.Seal, bool) {
 	i, ok := slices.BinarySearchFunc(v.Range.Segments, id, func(s catalog.SealedSegment, id ident.SegmentID) int {
-		return int(int64(s.ID) - int64(id))
+		return cmp.Compare(s.ID, id)
 	})
 	if !ok {
 		return catalog.Seal{}, false

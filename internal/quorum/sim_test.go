@@ -23,6 +23,7 @@ type sim struct {
 	nodes   []*node
 	block   map[[2]int]bool // from, to
 	calm    bool
+	gentle  bool // most of the time there are rivals and no other faults
 	cat     *simCatalog
 	client  client
 	oracle  oracle
@@ -113,7 +114,8 @@ func newSim(seed uint64, broken rule) *sim {
 	s.every(time.Millisecond, 8*time.Millisecond, s.client.append)
 	s.every(5*time.Millisecond, 30*time.Millisecond, s.client.read)
 	s.every(100*time.Millisecond, 400*time.Millisecond, s.reconcile)
-	pace := s.between(40*time.Millisecond, 400*time.Millisecond)
+	s.gentle = s.chance(3)
+	pace := s.between(60*time.Millisecond, 600*time.Millisecond)
 	s.every(pace/4, 2*pace, s.fault)
 	s.every(30*time.Millisecond, time.Second, s.act)
 	return s
@@ -155,7 +157,12 @@ func (s *sim) send(from, to *node, what string, deliver func()) {
 
 // fault lets one bad thing happen, or one end.
 func (s *sim) fault() {
-	if s.calm {
+	if s.calm || s.now < s.client.until && !s.chance(8) {
+		return
+	}
+	if s.gentle && !s.chance(4) {
+		clear(s.block)
+		s.rivalry()
 		return
 	}
 	n := s.nodes[s.rng.IntN(len(s.nodes))]
@@ -175,8 +182,12 @@ func (s *sim) fault() {
 		}
 	case 11, 12:
 		n.pause(s.between(20*time.Millisecond, 2500*time.Millisecond))
-	case 13:
-		n.loseDisk()
+	case 21:
+		if s.chance(2) {
+			n.loseDisk()
+		}
+	case 18:
+		s.rivalry()
 	case 14, 19, 20:
 		n.disk.hang(s.between(10*time.Millisecond, 1500*time.Millisecond))
 	case 15:
@@ -185,7 +196,7 @@ func (s *sim) fault() {
 		n.disk.full = false
 	case 17:
 		n.disk.failing = true
-	case 18:
+	case 13:
 		n.wall += ident.Timestamp(s.rng.Int64N(7200e6)) - 3600e6
 	default:
 		n.claim()
@@ -194,6 +205,9 @@ func (s *sim) fault() {
 
 // act has the primary do one of the things that end a segment.
 func (s *sim) act() {
+	if s.now < s.client.until {
+		return
+	}
 	n := s.primary()
 	if n == nil || s.calm || s.chance(6) {
 		n = s.nodes[s.rng.IntN(len(s.nodes))]
@@ -210,6 +224,34 @@ func (s *sim) act() {
 	case 3:
 		n.act("cancel", func(r *Range) { r.Cancel(n.clock()) })
 	}
+}
+
+// rivalry has a node claim the range of a healthy primary that it can't reach, while
+// nobody appends there: nothing but its leases tells the primary.
+func (s *sim) rivalry() {
+	p := s.primary()
+	n := s.nodes[s.rng.IntN(len(s.nodes))]
+	if p == nil || n == p || n.lost {
+		return
+	}
+	clear(s.block)
+	s.block[[2]int{n.number, p.number}], s.block[[2]int{p.number, n.number}] = true, true
+	s.block[[2]int{-1, p.number}], s.block[[2]int{p.number, -1}] = true, true
+	s.client.rival, s.client.old, s.client.until = n, p, s.now.Add(s.between(time.Second, 2*time.Second))
+	if s.chance(3) {
+		for _, o := range s.nodes {
+			if o != p && !o.lost {
+				o.crash("before a rivalry")
+				s.after(s.between(0, 20*time.Millisecond), func() {
+					if !o.up {
+						o.start()
+					}
+				})
+			}
+		}
+	}
+	s.logf("n%d: is a rival of n%d", n.number, p.number)
+	s.after(s.between(100*time.Millisecond, 300*time.Millisecond), n.claim)
 }
 
 // partition cuts some of the ways between nodes, in one direction or both. Node
@@ -274,7 +316,10 @@ func (s *sim) primary() *node {
 // reconcile has somebody claim the range when nobody serves it.
 func (s *sim) reconcile() {
 	p := s.primary()
-	if p != nil && !p.paused && !(s.calm && p.cutOff) && !s.isolated(p) && (s.calm || !s.chance(20)) {
+	if s.now < s.client.until && !s.calm {
+		return
+	}
+	if p != nil && !p.paused && !(s.calm && p.cutOff) && !s.isolated(p) {
 		return
 	}
 	up := slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool { return !n.up || n == p })
@@ -286,7 +331,7 @@ func (s *sim) reconcile() {
 // settle ends the faults and waits, within a bound, until appends are committed
 // and read again, and all segments are on all of the stores that are left.
 func (s *sim) settle() error {
-	s.calm = true
+	s.calm, s.client.rival = true, nil
 	clear(s.block)
 	for _, n := range s.nodes {
 		n.disk.full, n.disk.failing, n.disk.hangUntil = false, false, 0

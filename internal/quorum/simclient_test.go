@@ -14,6 +14,10 @@ type client struct {
 	sim     *sim
 	id      uint64
 	builder *batch.Builder
+	// rival, until a time, is the only node that is appended to, and old, for a
+	// while behind that.
+	rival, old *node
+	until      Instant
 }
 
 // request is one batch on its way. It is sent once: what came of it may stay
@@ -28,6 +32,15 @@ func (c *client) append() {
 	n := s.primary()
 	if n == nil || s.chance(5) {
 		n = s.nodes[s.rng.IntN(len(s.nodes))] // it may believe that it is the primary
+	}
+	switch {
+	case c.rival == nil:
+	case s.now < c.until:
+		if n = c.rival; n.up && (n.current() == nil || n.current().state != Serving) {
+			return
+		}
+	case s.now < c.until.Add(100*time.Millisecond):
+		n = c.old
 	}
 	if !n.up {
 		return
@@ -97,7 +110,6 @@ func (n *node) flush() (any bool) {
 	}
 	if r == nil || r.state == Idle && n.sim.cat.leaf().Owner == n.owner() && r.taken < n.sim.cat.leaf().Epoch {
 		n.claim() // what continues the range that has ended
-		n.busy = true
 		return false
 	}
 	for _, list := range []*[]*request{&n.redo, &n.held} {
@@ -178,13 +190,16 @@ func (c *client) read() {
 		if !ok {
 			return
 		}
-		n.later(s.between(0, 3*time.Millisecond), func() {
-			n.input("check", func() {
-				if r.Leased(n.clock()) {
-					s.counts.LeaseReads++
-					s.oracle.current(n, r, at, floor)
-				}
-			})
-		})
+		check := func() {
+			if r.Leased(n.clock()) {
+				s.counts.LeaseReads++
+				s.oracle.current(n, r, at, floor)
+			}
+		}
+		if s.chance(2) {
+			check()
+			return
+		}
+		n.later(s.between(0, 3*time.Millisecond), func() { n.input("check", check) })
 	})
 }

@@ -38,7 +38,6 @@ type node struct {
 	held    []*request
 	readers map[uint64]ident.Offset
 	readID  uint64
-	busy    bool
 }
 
 func (s *sim) newNode() *node {
@@ -81,6 +80,15 @@ func (n *node) start() {
 	n.again(25*time.Millisecond, n.tick)
 	n.again(300*time.Millisecond, n.renew)
 	n.again(300*time.Millisecond, n.watch)
+	for _, o := range s.nodes {
+		if o != n && o.up {
+			s.send(n, o, "connected", func() {
+				for _, id := range slices.Sorted(maps.Keys(o.ranges)) {
+					o.ranges[id].Connected(o.clock(), n.store)
+				}
+			})
+		}
+	}
 	n.process()
 }
 
@@ -237,10 +245,20 @@ func (n *node) renew() {
 		n.sim.send(n, to, "renewal", func() {
 			g, ok := to.leases.Grant(to.clock(), ask)
 			if ok {
-				to.sim.send(to, n, "grant", func() { n.leases.Granted(n.clock(), g) })
+				to.later(to.sim.late(), func() {
+					to.sim.send(to, n, "grant", func() { n.leases.Granted(n.clock(), g) })
+				})
 			}
 		})
 	}
+}
+
+// late is how much later than others some grants go out.
+func (s *sim) late() time.Duration {
+	if s.calm || !s.chance(4) {
+		return 0
+	}
+	return s.between(0, 290*time.Millisecond)
 }
 
 // watch tells the store what the catalog has sealed and retired.
@@ -373,7 +391,7 @@ func (s *sim) trouble(n *node, m *Message) {
 		s.oracle.offeredBatch(n, m.Segment.ID, b)
 	}
 	// What a store has promised is worth what it remembers of it.
-	if m.Kind == Fenced && m.Refusal == OK && !s.calm && s.chance(12) {
+	if m.Kind == Fenced && m.Refusal == OK && !s.calm && (s.chance(12) || s.now < s.client.until && s.chance(3)) {
 		n.later(s.between(0, 3*time.Millisecond), func() { n.crash("after a promise") })
 	}
 }

@@ -50,6 +50,13 @@ func (s *stream) peer(id ident.StoreID) *peer {
 	return nil
 }
 
+// reconnect has a store asked at once.
+func (s *stream) reconnect(now Instant, id ident.StoreID) {
+	if p := s.peer(id); p != nil {
+		p.commit, p.heardAt, p.probing, p.again = 0, now, true, true
+	}
+}
+
 // before is the tail that the entry i follows.
 func (s *stream) before(i int) Tail {
 	if i == 0 {
