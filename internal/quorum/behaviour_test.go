@@ -386,11 +386,11 @@ func TestTheHolderOfALeaseStopsBeforeTheGrantor(t *testing.T) {
 		t.Fatal("not granted")
 	}
 	holder.Granted(sent.Add(80*time.Millisecond), g)
-	seg := tr.ranges[0].out.seg
-	if at := sent.Add(899 * time.Millisecond); !holder.holds(at, 7, 1, &seg) {
+	seg := tr.ranges[0].out
+	if at := sent.Add(899 * time.Millisecond); !holder.holds(at, 7, 1, seg) {
 		t.Error("not held before the margin")
 	}
-	if at := sent.Add(900 * time.Millisecond); holder.holds(at, 7, 1, &seg) {
+	if at := sent.Add(900 * time.Millisecond); holder.holds(at, 7, 1, seg) {
 		t.Error("held within the margin")
 	}
 	x := Exception{7, 2}
@@ -402,7 +402,7 @@ func TestTheHolderOfALeaseStopsBeforeTheGrantor(t *testing.T) {
 	again := sent.Add(300 * time.Millisecond)
 	g, _ = grantor.Grant(again, holder.Renewal(again, ident.StoreID{2}))
 	holder.Granted(again, g)
-	if holder.holds(again, 7, 1, &seg) || !holder.holds(again, 7, 2, &seg) || !holder.holds(again, 8, 1, &seg) {
+	if holder.holds(again, 7, 1, seg) || !holder.holds(again, 7, 2, seg) || !holder.holds(again, 8, 1, seg) {
 		t.Error("an exception is of one range, in the epochs before the fence")
 	}
 	if got, want := grantor.fence(again, x, tr.owner(2), tr.owner(0)), sent.Add(1040*time.Millisecond); got != want {

@@ -35,6 +35,7 @@ var guards = []guard{
 	{ruleLeaseSend, "R9 the holder counts from the send", 0},
 	{ruleLeaseMargin, "R9 the holder subtracts a margin", 0},
 	{ruleException, "R9 a renewal names the ranges that were fenced", 0},
+	{ruleLeaseProcess, "R9 a grant counts with an answer of the same process", 234},
 	{ruleLeaseStart, "R9 a starting node answers no fence for a while", 0},
 	{ruleLeaseFrozen, "R9 frozen, there is no read under the lease", 0},
 	{ruleConfirm, "R9 a read without lease asks a quorum", 0},

@@ -59,6 +59,7 @@ type fencedRange struct {
 
 // holding is what a store has granted to this process.
 type holding struct {
+	by     ident.Incarnation // the process that has granted it
 	until  Instant
 	sent   Instant // of the newest renewal that was granted
 	except []Exception
@@ -82,10 +83,10 @@ type Renewal struct {
 
 // LeaseGrant is the answer: a grant of all ranges but the excepted ones.
 type LeaseGrant struct {
-	Holder catalog.Owner
-	Store  ident.StoreID
-	Sent   Instant
-	Except []Exception
+	Holder  catalog.Owner
+	Grantor catalog.Owner
+	Sent    Instant
+	Except  []Exception
 }
 
 // NewLeases are those of a process that starts now.
@@ -129,7 +130,7 @@ func (l *Leases) Grant(now Instant, r Renewal) (a LeaseGrant, ok bool) {
 		return a, false
 	}
 	g.until = max(g.until, now.Add(l.cfg.Duration))
-	a = LeaseGrant{Holder: r.Holder, Store: l.cfg.Self.Store, Sent: r.Sent}
+	a = LeaseGrant{Holder: r.Holder, Grantor: l.cfg.Self, Sent: r.Sent}
 	if l.cfg.broken != ruleException {
 		for _, e := range g.except {
 			a.Except = append(a.Except, e.Exception)
@@ -155,10 +156,10 @@ func (l *Leases) Granted(now Instant, g LeaseGrant) {
 	if g.Holder != l.cfg.Self {
 		return
 	}
-	h := l.held[g.Store]
+	h := l.held[g.Grantor.Store]
 	if h == nil {
 		h = &holding{}
-		l.held[g.Store] = h
+		l.held[g.Grantor.Store] = h
 	}
 	if g.Sent < h.sent {
 		return // a newer one may name more exceptions
@@ -170,7 +171,7 @@ func (l *Leases) Granted(now Instant, g LeaseGrant) {
 	if l.cfg.broken == ruleLeaseMargin {
 		margin = 0
 	}
-	h.sent, h.until, h.except = g.Sent, from.Add(l.cfg.Duration-margin), g.Except
+	h.by, h.sent, h.until, h.except = g.Grantor.Process, g.Sent, from.Add(l.cfg.Duration-margin), g.Except
 }
 
 func (l *Leases) serve(rng ident.RangeID, e ident.Epoch) {
@@ -218,21 +219,24 @@ func (l *Leases) fence(now Instant, x Exception, claimant, holder catalog.Owner)
 	return max(until, g.except[i].until)
 }
 
-// holds says whether a quorum of a segment's stores has granted the range to this
-// process. Its own store has as long as it has promised nothing else.
-func (l *Leases) holds(now Instant, rng ident.RangeID, epoch ident.Epoch, seg *Segment) bool {
+// holds says whether a quorum of the open segment's stores has granted the range to
+// this process. Its own store has as long as it has promised nothing else. A grant
+// only counts of the process that has followed this primary as well: one that has
+// started since may have promised another epoch before, of which it has no exception
+// in memory, and would then not follow.
+func (l *Leases) holds(now Instant, rng ident.RangeID, epoch ident.Epoch, s *stream) bool {
 	n := 0
-	for _, id := range seg.Replicas {
-		h := l.held[id]
+	for i := range s.peers {
+		p := &s.peers[i]
+		h := l.held[p.store]
 		switch {
-		case id.IsZero():
-		case id == l.cfg.Self.Store:
+		case p.store.IsZero():
+		case p.store == l.cfg.Self.Store:
 			n++
-		case h != nil && now < h.until && !slices.ContainsFunc(h.except, func(e Exception) bool {
-			return e.Range == rng && e.Epoch > epoch
-		}):
+		case h != nil && now < h.until && (h.by == p.by || l.cfg.broken == ruleLeaseProcess) &&
+			!slices.ContainsFunc(h.except, func(e Exception) bool { return e.Range == rng && e.Epoch > epoch }):
 			n++
 		}
 	}
-	return n >= seg.Quorum()
+	return n >= s.seg.Quorum()
 }

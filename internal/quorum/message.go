@@ -93,6 +93,8 @@ type Message struct {
 	// The answers.
 	Refusal Refusal
 	Promise ident.Epoch
+	// By is the process that answers.
+	By ident.Incarnation
 	// Tail is durable; Next is where the store would take the next batch.
 	Tail Tail
 	Next ident.Offset

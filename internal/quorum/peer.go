@@ -37,6 +37,8 @@ type peer struct {
 	// told and confirm are the last reads that it was asked to confirm, and that
 	// it has confirmed.
 	told, confirm uint64
+	// by is the process that last followed in this epoch.
+	by ident.Incarnation
 }
 
 // pump sends each store of a stream what it is due.
@@ -284,6 +286,7 @@ func (r *Range) appended(m *Message) {
 	}
 	p.commit = max(p.commit, m.Commit)
 	if m.Refusal == OK {
+		p.by = m.By
 		p.confirm = max(p.confirm, m.Confirm)
 	}
 	switch {

@@ -170,6 +170,7 @@ func (r *Range) step(m *Message) {
 }
 
 func (r *Range) send(m Message) {
+	m.By = r.cfg.Self.Process
 	if m.To == r.cfg.Self.Store {
 		r.local.push(m)
 		return

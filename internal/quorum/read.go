@@ -26,7 +26,7 @@ func (r *Range) Leased(now Instant) bool {
 	if _, ok := r.Commit(); !ok || r.cfg.Leases == nil || r.promise > r.epoch {
 		return false
 	}
-	return r.cfg.Leases.holds(r.now, r.cfg.Range, r.epoch, &r.out.seg)
+	return r.cfg.Leases.holds(r.now, r.cfg.Range, r.epoch, r.out)
 }
 
 // ReadQuorum asks a quorum whether this is still the primary; the answer is a

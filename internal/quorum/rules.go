@@ -38,13 +38,14 @@ const (
 	ruleNamedCommit  // a commit offset is its segment's
 	ruleReadToCommit // a follower serves what is committed
 	// R9
-	ruleLeaseWait   // a fence waits until the grants have run out
-	ruleLeaseSend   // the holder counts from the send
-	ruleLeaseMargin // and subtracts a margin
-	ruleException   // a renewal names the ranges that were fenced
-	ruleLeaseStart  // a starting node answers no fence for a while
-	ruleLeaseFrozen // frozen, there is no read under the lease
-	ruleConfirm     // a read without lease asks a quorum
+	ruleLeaseWait    // a fence waits until the grants have run out
+	ruleLeaseSend    // the holder counts from the send
+	ruleLeaseMargin  // and subtracts a margin
+	ruleException    // a renewal names the ranges that were fenced
+	ruleLeaseProcess // a grant counts with an answer of the same process
+	ruleLeaseStart   // a starting node answers no fence for a while
+	ruleLeaseFrozen  // frozen, there is no read under the lease
+	ruleConfirm      // a read without lease asks a quorum
 	// I4, S1
 	ruleSealed // a sealed segment takes nothing
 	rules

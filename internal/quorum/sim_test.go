@@ -41,7 +41,7 @@ type counts struct {
 	QuorumReads, FailedReads                    int
 	Crashes, LostDisks, Damaged                 int
 	NoRoom, Failures, Pauses                    int
-	Sealed, Incomplete                          int
+	Sealed, Incomplete, Rivals, Stale           int
 }
 
 // occasion is something that happens at a time.
@@ -89,8 +89,8 @@ func (s *sim) chance(n int) bool { return s.rng.IntN(n) == 0 }
 
 func (s *sim) logf(format string, args ...any) {
 	if s.tracing {
-		if len(s.trace) > 6000 {
-			s.trace = slices.Delete(s.trace, 0, 3000)
+		if len(s.trace) > 20000 {
+			s.trace = slices.Delete(s.trace, 0, 10000)
 		}
 		s.trace = append(s.trace, fmt.Sprintf("%9.3fms  ", float64(s.now)/1e6)+fmt.Sprintf(format, args...))
 	}
@@ -144,7 +144,7 @@ func (s *sim) send(from, to *node, what string, deliver func()) {
 	}
 	for range copies {
 		d := s.between(200*time.Microsecond, 3*time.Millisecond)
-		if !s.calm && s.chance(60) {
+		if !s.calm && !s.gentle && s.chance(60) {
 			d = s.between(0, 1500*time.Millisecond)
 		}
 		s.after(d, func() {
@@ -238,6 +238,7 @@ func (s *sim) rivalry() {
 	s.block[[2]int{n.number, p.number}], s.block[[2]int{p.number, n.number}] = true, true
 	s.block[[2]int{-1, p.number}], s.block[[2]int{p.number, -1}] = true, true
 	s.client.rival, s.client.old, s.client.until = n, p, s.now.Add(s.between(time.Second, 2*time.Second))
+	s.client.zombie = s.chance(2)
 	if s.chance(3) {
 		for _, o := range s.nodes {
 			if o != p && !o.lost {
@@ -250,6 +251,7 @@ func (s *sim) rivalry() {
 			}
 		}
 	}
+	s.counts.Rivals++
 	s.logf("n%d: is a rival of n%d", n.number, p.number)
 	s.after(s.between(100*time.Millisecond, 300*time.Millisecond), n.claim)
 }

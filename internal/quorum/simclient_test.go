@@ -17,6 +17,7 @@ type client struct {
 	// rival, until a time, is the only node that is appended to, and old, for a
 	// while behind that.
 	rival, old *node
+	zombie     bool // old is appended to as soon as rival has a quorum
 	until      Instant
 }
 
@@ -36,8 +37,11 @@ func (c *client) append() {
 	switch {
 	case c.rival == nil:
 	case s.now < c.until:
-		if n = c.rival; n.up && (n.current() == nil || n.current().state != Serving) {
+		if n = c.rival; n.up && (n.current() == nil || n.current().state < Frozen) {
 			return
+		}
+		if c.zombie && s.chance(2) {
+			n = c.old
 		}
 	case s.now < c.until.Add(100*time.Millisecond):
 		n = c.old
@@ -179,7 +183,7 @@ func (c *client) read() {
 	}
 	n.input("read", func() {
 		floor := s.oracle.floor(r.cfg.Range)
-		if s.chance(4) {
+		if s.chance(4) && s.now >= c.until {
 			n.readID++
 			if r.ReadQuorum(n.clock(), n.readID) == nil {
 				n.readers[n.readID] = floor
@@ -189,6 +193,9 @@ func (c *client) read() {
 		at, ok := r.Commit()
 		if !ok {
 			return
+		}
+		if at < floor {
+			s.counts.Stale++ // it believes to be the primary and is not
 		}
 		check := func() {
 			if r.Leased(n.clock()) {

@@ -161,7 +161,7 @@ func (n *node) crash(why string) {
 	n.disk.lose()
 	n.sim.oracle.forgotten(n)
 	if n.sim.chance(2) {
-		n.sim.after(n.sim.between(time.Millisecond, 150*time.Millisecond), func() {
+		n.sim.after(n.sim.between(time.Millisecond, n.sim.between(2*time.Millisecond, 150*time.Millisecond)), func() {
 			if !n.up && !n.lost {
 				n.start()
 			}
