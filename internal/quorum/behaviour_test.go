@@ -417,3 +417,35 @@ func TestTheHolderOfALeaseStopsBeforeTheGrantor(t *testing.T) {
 		t.Errorf("excepted still: %v", g.Except)
 	}
 }
+
+func TestHowASegmentEndedIsReadInTheCatalog(t *testing.T) {
+	tr := newTrio(t, nil)
+	tr.serve()
+	r := tr.ranges[0]
+	tr.must(tr.append(1))
+	tr.cut[1], tr.cut[2] = true, true
+	tr.must(tr.append(2)) // is on one disk
+	tr.must(r.Regrant(tr.now))
+	tr.settle()
+	first := r.proposal.Proposal
+	// It hears nothing of that, gives up, wants the range again, and finds more.
+	r.Resign(tr.now)
+	tr.cut = [3]bool{}
+	tr.settle()
+	tr.must(r.Claim(tr.now, tr.view))
+	tr.pass(3 * time.Second)
+	second := r.proposal.Proposal
+	if first.Kind != ProposeTake || first.Seal.End != 1 || second.Seal.End != 2 || second.Epoch != first.Epoch {
+		t.Fatalf("proposed %+v and %+v", first, second)
+	}
+	r.Outcome(tr.now, Outcome{second.Serial, Yes, tr.applied(first, tr.owner(0))})
+	tr.pass(time.Second)
+	if r.State() != Serving || r.out.seg.Base != 1 {
+		t.Fatalf("%v, from %d on", r.State(), r.out.seg.Base)
+	}
+	for i, r := range tr.ranges {
+		if !r.isClosed(1) {
+			t.Errorf("store %d has not sealed the segment where the catalog did: %+v", i, r.copies[1])
+		}
+	}
+}

@@ -99,6 +99,7 @@ func (s *sim) logf(format string, args ...any) {
 func newSim(seed uint64, broken rule) *sim {
 	s := &sim{rng: rand.New(rand.NewPCG(seed, 22)), block: map[[2]int]bool{}, broken: broken}
 	s.oracle = newOracle(s)
+	s.gentle = s.chance(3)
 	slots := 3
 	if s.chance(3) {
 		slots = 5
@@ -114,7 +115,6 @@ func newSim(seed uint64, broken rule) *sim {
 	s.every(time.Millisecond, 8*time.Millisecond, s.client.append)
 	s.every(5*time.Millisecond, 30*time.Millisecond, s.client.read)
 	s.every(100*time.Millisecond, 400*time.Millisecond, s.reconcile)
-	s.gentle = s.chance(3)
 	pace := s.between(60*time.Millisecond, 600*time.Millisecond)
 	s.every(pace/4, 2*pace, s.fault)
 	s.every(30*time.Millisecond, time.Second, s.act)
@@ -220,6 +220,10 @@ func (s *sim) act() {
 			n.act("end", func(r *Range) { _ = r.End(n.clock()) })
 		}
 	case 2:
+		if s.chance(2) {
+			n.act("regrant", func(r *Range) { _ = r.Regrant(n.clock()) })
+			s.after(s.between(0, 10*time.Millisecond), n.claim)
+		}
 		n.act("resign", func(r *Range) { r.Resign(n.clock()) })
 	case 3:
 		n.act("cancel", func(r *Range) { r.Cancel(n.clock()) })

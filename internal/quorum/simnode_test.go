@@ -62,6 +62,9 @@ func (n *node) start() {
 	s.lives++
 	n.up, n.life, n.paused, n.cutOff = true, s.lives, false, false
 	n.rate = 1 + float64(s.rng.IntN(3)-1)*0.045
+	if s.gentle {
+		n.rate = 1 + float64(s.rng.IntN(2)*2-1)*0.045
+	}
 	n.offset = Instant(s.rng.Int64N(int64(time.Hour)))
 	n.ranges, n.pending, n.readers = map[ident.RangeID]*Range{}, map[uint64]*request{}, map[uint64]ident.Offset{}
 	n.redo, n.held, n.backlog = nil, nil, nil
