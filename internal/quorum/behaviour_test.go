@@ -449,3 +449,47 @@ func TestHowASegmentEndedIsReadInTheCatalog(t *testing.T) {
 		}
 	}
 }
+
+func TestAGrantCountsOnlyOfAProcessThatFollows(t *testing.T) {
+	tr := newTrio(t, nil)
+	tr.serve()
+	tr.must(tr.append(1))
+	primary := tr.ranges[0]
+	renew := func(from *Range) {
+		g, ok := from.cfg.Leases.Grant(tr.now, primary.cfg.Leases.Renewal(tr.now, from.cfg.Self.Store))
+		if !ok {
+			t.Fatal("not granted")
+		}
+		primary.cfg.Leases.Granted(tr.now, g)
+	}
+	tr.pass(time.Second)
+	renew(tr.ranges[1])
+	if !primary.Leased(tr.now) {
+		t.Fatal("not leased by two of three")
+	}
+	// Another process of the second store knows no exceptions. Its promise may be of
+	// the time before.
+	c := tr.ranges[1].copies[1]
+	for _, promise := range []ident.Epoch{2, 1} {
+		self := tr.owner(1)
+		self.Process[9] = byte(promise)
+		l, err := NewLeases(tr.now, LeaseConfig{Self: self})
+		tr.must(err)
+		tr.ranges[1], err = New(tr.now, Config{Range: 7, Self: self, Leases: l}, Disk{
+			Promise: promise, Copies: []Copy{{Segment: c.seg, Tail: c.durable}},
+		})
+		tr.must(err)
+		tr.pass(time.Second)
+		renew(tr.ranges[1])
+		if primary.Leased(tr.now) {
+			t.Errorf("promise %d: a grant of a process that has not followed counts", promise)
+		}
+		if promise == 1 {
+			primary.Connected(tr.now, self.Store)
+			tr.pass(100 * time.Millisecond)
+			if !primary.Leased(tr.now) {
+				t.Error("a grant of a process that follows does not count")
+			}
+		}
+	}
+}
