@@ -20,6 +20,7 @@ type trio struct {
 	slow    [3]bool // its writes wait
 	writes  [3][]Write
 	disk    [3][][]byte // the batches of all segments
+	seals   [3][]ident.Offset
 	results []Result
 	reads   []Read
 	last    [3]Ready // what else the newest Ready said
@@ -68,6 +69,9 @@ func (t *trio) settle() {
 			}
 			busy = true
 			for _, w := range ready.Writes {
+				if w.Kind == WriteSeal {
+					t.seals[i] = append(t.seals[i], w.Tail.End)
+				}
 				if w.Kind == WriteAppend {
 					t.disk[i] = append(t.disk[i], w.Batch)
 				}
