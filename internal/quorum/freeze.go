@@ -164,11 +164,17 @@ func (r *Range) goOn(v *View) {
 func (r *Range) over(v *View) {
 	s := r.out
 	seal := v.sealOf(&s.seg)
+	// Only what this process ended goes on where its own appends left off: others
+	// may have been primary since, and what they appended comes first.
+	own := v.Range.Owner == r.cfg.Self && v.Range.Epoch == r.epoch && v.Range.Version == r.view.Range.Version+1
 	r.view = *v
-	r.become(ended, WhyNot)
-	r.settle(s, seal.End)
-	if v.Range.Owner == r.cfg.Self && v.Range.Epoch == r.epoch {
+	if own {
+		r.become(ended, WhyNot)
+		r.settle(s, seal.End, Returned)
 		r.finish(s, seal)
+	} else {
+		r.become(ended, Deposed)
+		r.settle(s, seal.End, Dropped)
 	}
 	r.out = nil
 	r.failReads()
@@ -177,22 +183,23 @@ func (r *Range) over(v *View) {
 
 // giveBack returns what lies behind the end of a segment.
 func (r *Range) giveBack(s *stream, end ident.Offset) {
-	r.settle(s, end)
+	r.settle(s, end, Returned)
 	s.entries.cut(s.find(end))
 	s.answered = s.entries.len()
 }
 
-// settle answers all that has no answer: the segment ended at an offset.
-func (r *Range) settle(s *stream, end ident.Offset) {
+// settle answers all that has no answer: the segment ended at an offset, and what
+// lies behind that has a fate.
+func (r *Range) settle(s *stream, end ident.Offset, rest Fate) {
 	for i := s.answered; i < s.entries.len(); i++ {
 		e := s.entries.at(i)
 		switch {
 		case e.tail.End <= end:
 			r.answer(e, Committed, s.before(i).End)
 		case r.cfg.breaks(ruleReturn):
-			r.answer(s.entries.at(s.entries.len()-1-(i-s.answered)), Returned, 0)
+			r.answer(s.entries.at(s.entries.len()-1-(i-s.answered)), rest, 0)
 		default:
-			r.answer(e, Returned, 0)
+			r.answer(e, rest, 0)
 		}
 	}
 	s.answered = s.entries.len()

@@ -330,6 +330,12 @@ func (n *node) do(r *Range, id ident.RangeID, ready *Ready) {
 		s.logf("n%d: %v is %v, epoch %d, why %d", n.number, id, ready.State, r.epoch, ready.Why)
 		n.cutOff = false
 	}
+	if ready.Changed && ready.State == Ended && ready.Why == Deposed {
+		for _, q := range n.held { // others have appended since
+			s.oracle.refused(q)
+		}
+		n.held = nil
+	}
 	for _, w := range ready.Writes {
 		s.oracle.offered(n, &w)
 		n.disk.submit(id, w)

@@ -28,7 +28,7 @@ func (s State) String() string {
 	return [...]string{"idle", "fencing", "repairing", "frozen", "serving", "ended", "stopped"}[s]
 }
 
-// Why says why a Range became idle.
+// Why says why a Range became idle, or ended by another's command.
 type Why uint8
 
 // The reasons.
