@@ -17,7 +17,7 @@ var importTable = [][]string{
 	{"internal/keyspace", "internal/varint", "internal/faultfs", "internal/catalog/catalogpb", "internal/wire/quirev1"},
 	{"internal/batch", "internal/lineage"},
 	{"internal/catalog", "internal/producers", "internal/wire", "internal/segment"},
-	{"internal/consensus"},
+	{"internal/consensus", "internal/quorum"},
 	{"internal/control"},
 	{"internal/node"},
 	{"internal/front/native", "internal/front/http", "client"},

@@ -13,7 +13,7 @@ import (
 // source or environment, so that a whole cluster can be run from one seed.
 var pureCores = []string{
 	"record", "status", "internal/keyspace", "internal/varint", "internal/batch", "internal/lineage", "internal/catalog",
-	"internal/catalog/catalogpb", "internal/producers", "internal/consensus",
+	"internal/catalog/catalogpb", "internal/producers", "internal/consensus", "internal/quorum",
 }
 
 // impureImports are what a core does not import; a name that ends in / stands
