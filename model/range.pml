@@ -16,6 +16,16 @@
  * primary its own memory and messages, the catalog its own state and commands.
  */
 
+/*
+ * Bounds, and what else a configuration may have:
+ *   SPLITS   a proposal may be a split
+ *   COUNTS   the replica count is changed while a segment is open
+ *   VACANT   the first segment has fewer stores than N
+ *   READS    followers are read
+ *   LEASES   reads under leases: of the first primary, with 2 of the second as well
+ *   LATE     only the last primary appends
+ * With four stores the second segment is on stores 0, 1 and 3.
+ */
 #ifndef STORES
 #define STORES 3
 #endif
@@ -50,6 +60,35 @@
 /* The invariants, by their numbers. They are never set. */
 byte I1, I2, I3, I4, I5, I6, I7, I16;
 
+/* What must be reachable, so that a model that does nothing is noticed: each is an
+ * acknowledgement. With a switch of these the assertion must be broken. */
+#if defined(REACH_RECOVERY)
+#define REACHED (e == 2 && ME.seg == 1)
+#elif defined(REACH_RECOVERED)	/* in a segment whose predecessor was extended */
+#define REACHED (e == 2 && end[0] == 3)
+#elif defined(REACH_THIRD)
+#define REACHED (e == 3 && writer[0] == 1 && ME.seg == 1)
+#elif defined(REACH_ROLL)
+#define REACHED (e == 1 && ME.seg == 1 && end[0] == 2)
+#elif defined(REACH_CANCEL)
+#define REACHED (version > 0)
+#elif defined(REACH_CHILD)
+#define REACHED (ME.seg > parent && end[parent] == 2)
+#elif defined(REACH_OTHER_END)	/* after a seal with the end of the first attempt */
+#define REACHED (e == 2 && ME.cut[0] + 1 == end[0] && ME.kind[1] && ME.cut[1] != ME.cut[0])
+#elif defined(REACH_LOSS)
+#define REACHED (e == 2 && gone[0] != 0 && gone[1] == 0)
+#elif defined(REACH_COUNT)
+#define REACHED (slots[ME.seg] == 1)
+#elif defined(REACH_LEASE)
+#define REACHED (e == 2 && CURRENT(holds[2]))
+#elif defined(REACH_SET)
+#define REACHED (ME.seg == 1 && BIT(dur[AT(3, 1)], 0))
+#else
+#define REACHED false
+#endif
+byte reached;			/* never set */
+
 /* --- the catalog ------------------------------------------------------------- */
 
 byte epoch = 1;			/* of the last grant */
@@ -59,6 +98,7 @@ byte end[SEGMENTS];		/* 0 while a segment is open, else its end and 1 */
 byte writer[SEGMENTS];		/* the epoch that a segment was opened under */
 byte members[SEGMENTS];		/* the stores of a segment, as bits */
 byte slots[SEGMENTS];		/* N: how many stores it was opened for */
+byte base[SEGMENTS];		/* the offset of its first record in its range */
 byte parent = SEGMENTS;		/* the last segment of the parent, once it is split */
 byte replicas = 3;		/* the setting; it counts for the next segment */
 
@@ -112,6 +152,12 @@ Primary p[EPOCHS+1];
 byte offered[SEGMENTS];		/* how many appends of the segment were sent */
 byte content[SEGMENTS*OFFSETS];	/* the batch in each of them */
 
+byte told[SEGMENTS];		/* the commit offset that its primary told followers */
+#ifdef LEASES
+byte lease[EPOCHS+1];		/* stores whose grant to an epoch's primary still runs */
+byte holds[EPOCHS+1];		/* those of them that it knows of and counts on */
+#endif
+
 /* --- what only the invariants look at ---------------------------------------------- */
 
 byte answered[SEGMENTS];		/* the end of what was acknowledged in a segment */
@@ -129,10 +175,14 @@ byte losses = LOSSES;
 #define MASK(n) ((1 << (n)) - 1)
 #define LEN(x) (((x) >= 4) -> 3 : (((x) >= 2) -> 2 : (x)))
 #if STORES == 3
+#define CLEAR(x, s) x[AT(0, s)] = 0; x[AT(1, s)] = 0; x[AT(2, s)] = 0;
+#define CLEAR_TAILS(e) p[e].tails[0] = 0; p[e].tails[1] = 0; p[e].tails[2] = 0;
 #define COUNT(x) (BIT(x, 0) + BIT(x, 1) + BIT(x, 2))
 #define HOLD(s, o) (BIT(dur[AT(0, s)], o) | BIT(dur[AT(1, s)], o) << 1 | BIT(dur[AT(2, s)], o) << 2)
 #define SAID(s, n) ((said[AT(0, s)] >= (n)) | (said[AT(1, s)] >= (n)) << 1 | (said[AT(2, s)] >= (n)) << 2)
 #else
+#define CLEAR(x, s) x[AT(0, s)] = 0; x[AT(1, s)] = 0; x[AT(2, s)] = 0; x[AT(3, s)] = 0;
+#define CLEAR_TAILS(e) p[e].tails[0] = 0; p[e].tails[1] = 0; p[e].tails[2] = 0; p[e].tails[3] = 0;
 #define COUNT(x) (BIT(x, 0) + BIT(x, 1) + BIT(x, 2) + BIT(x, 3))
 #define HOLD(s, o) (BIT(dur[AT(0, s)], o) | BIT(dur[AT(1, s)], o) << 1 | BIT(dur[AT(2, s)], o) << 2 | BIT(dur[AT(3, s)], o) << 3)
 #define SAID(s, n) ((said[AT(0, s)] >= (n)) | (said[AT(1, s)] >= (n)) << 1 | (said[AT(2, s)] >= (n)) << 2 | (said[AT(3, s)] >= (n)) << 3)
@@ -217,6 +267,15 @@ byte losses = LOSSES;
 #else
 #define R6_DURABLE(i, e, s) (promise[i*2 + RANGE(s)] == (e) && kept[i*2 + RANGE(s)] == (e) && R6_TAIL(i, s))
 #endif
+/* R9: the store answers when its grants to the one that may serve by them have run
+ * out: the writer of the open segment, not just whoever was granted before. */
+#if !defined(LEASES) || defined(NO_R9_FENCE)
+#define R9_FENCE(i, e) true
+#elif defined(NO_R9_WRITER)
+#define R9_FENCE(i, e) (!BIT(lease[(e) - 1], i))
+#else
+#define R9_FENCE(i, e) (!BIT(lease[writer[p[e].seg]], i))
+#endif
 #ifdef NO_R6_TAIL
 #define R6_TAIL(i, s) true
 #else
@@ -227,7 +286,6 @@ byte losses = LOSSES;
 		p[e].tails[i] != LEN(dur[AT(i, p[e].seg)]) + 1 -> \
 		p[e].tails[i] = LEN(dur[AT(i, p[e].seg)]) + 1 }
 
-#define R9_FENCE(i, e) true
 
 /* A store that answered is brought to the longest tail: R7. The bytes come from one
  * that has them; they are durable when the store says so. */
@@ -266,8 +324,64 @@ byte losses = LOSSES;
 #define BY_GRANT(STEP) STEP(2) STEP(3)
 #endif
 
+/* Read: a follower serves what it has on stable storage and knows to be committed.
+ * R8: a commit offset names its segment; what is below the promise is ignored. */
+#ifdef READS
+#define SEALED(s) (end[s] > 0)
+#define COMMITTED(s, o) (SEALED(s) && (o) + 1 < end[s] || (o) < answered[s])
+#ifdef NO_R8_PROMISE
+#define R8_PROMISE(i, s) true
+#else
+#define R8_PROMISE(i, s) (writer[s] >= promise[i*2 + RANGE(s)])
+#endif
+#if defined(NO_R8_SEGMENT)
+#define R8_COMMIT(i, s, o) (base[s] + (o) < base[0] + told[0] && R8_PROMISE(i, 0) || \
+	base[s] + (o) < base[1] + told[1] && R8_PROMISE(i, 1))
+#elif defined(NO_R8_COMMIT)
+#define R8_COMMIT(i, s, o) true
+#else
+#define R8_COMMIT(i, s, o) ((o) < told[s] && R8_PROMISE(i, s))
+#endif
+#define READ(s, o) \
+	:: atomic { SPEAKS(i, s) && BIT(dur[AT(i, s)], o) && R8_COMMIT(i, s, o) && !COMMITTED(s, o) -> \
+		assert(I5 || COMMITTED(s, o)) }
+#else
+#define READ(s, o)
+#endif
+
+/* A lease for the primary of epoch e, as far as this range goes. R9: after a promise
+ * the range is an exception in what is renewed. */
+#ifdef LEASES
+#ifdef NO_R9_EXCEPTION
+#define R9_EXCEPTION(i, e) true
+#else
+#define R9_EXCEPTION(i, e) (promise[i*2] <= (e))
+#endif
+#define RENEW(e) \
+	:: atomic { p[e].phase == SERVE && R9_EXCEPTION(i, e) && !BIT(lease[e], i) -> lease[e] = lease[e] | (1 << i) }
+/* The holder counts from when it asked, the store from when it was asked: the holder's
+ * time is over first. */
+#ifdef NO_R9_CLOCK
+#define R9_CLOCK(i, e) true
+#else
+#define R9_CLOCK(i, e) (!BIT(holds[e], i))
+#endif
+#define RUN_OUT(e) \
+	:: atomic { BIT(lease[e], i) && R9_CLOCK(i, e) -> lease[e] = lease[e] & ~(1 << i) }
+#define LEASE_STEPS(e) RENEW(e) RUN_OUT(e)
+#else
+#define LEASE_STEPS(e)
+#endif
+#if LEASES > 1
+#define BY_HOLDER(STEP) STEP(1) STEP(2)
+#else
+#define BY_HOLDER(STEP) STEP(1)
+#endif
+
 proctype Store(byte i) {
 	do
+	BY_APPEND(READ)
+	BY_HOLDER(LEASE_STEPS)
 	BY_APPEND(ACCEPT)
 	/* Sync: what was accepted is on stable storage, and answered to the writer. */
 	:: atomic { SOME(UNSYNCED) -> BY_SEGMENT(SYNC) }
@@ -292,6 +406,13 @@ proctype Store(byte i) {
 #define APPENDS (ME.phase == SERVE)
 #endif
 
+/* Where only the last primary's records matter, the others' make no states. */
+#ifdef LATE
+#define WRITES(e) ((e) == EPOCHS)
+#else
+#define WRITES(e) true
+#endif
+
 /* Tails that a fence got, as the recovery uses them. */
 #define TAIL(i) (ME.tails[i] - 1)
 #define LONGER(a, b) ((a) > (b) -> (a) : (b))
@@ -306,7 +427,7 @@ proctype Store(byte i) {
 #if RETRIES > 0
 #define FORGET_TAILS
 #else
-#define FORGET_TAILS ME.tails[0] = 0; ME.tails[1] = 0; ME.tails[2] = 0;
+#define FORGET_TAILS CLEAR_TAILS(e)
 #endif
 
 /* Recover: Qa stores have answered. Any of them, since answers may be lost. */
@@ -336,14 +457,13 @@ proctype Store(byte i) {
 #define R7_COPY (ME.level == ME.quorum)
 #endif
 
-inline propose(what, n) {
-	if
-	:: ME.kind[0] == 0 ->
-		ME.kind[0] = what; ME.which[0] = ME.seg; ME.at[0] = version; ME.cut[0] = n
-	:: else ->
-		ME.kind[1] = what; ME.which[1] = ME.seg; ME.at[1] = version; ME.cut[1] = n
+#define PROPOSE(what, upto) \
+	if \
+	:: ME.kind[0] == 0 -> \
+		ME.kind[0] = what; ME.which[0] = ME.seg; ME.at[0] = version; ME.cut[0] = upto \
+	:: else -> \
+		ME.kind[1] = what; ME.which[1] = ME.seg; ME.at[1] = version; ME.cut[1] = upto \
 	fi
-}
 
 /* The proposal that a primary waits for. */
 #define LAST (ME.kind[1] != 0)
@@ -358,39 +478,73 @@ inline serve() {
 	ME.seg = open;
 	ME.next = 0;
 	ME.commit = 0;
-	ME.tails[0] = 0; ME.tails[1] = 0; ME.tails[2] = 0;
+	CLEAR_TAILS(e)
 	ME.quorum = 0; ME.level = 0; ME.tail = 0; ME.retried = 0;
 	ME.phase = SERVE
 }
 
-/* Where the range's numbering stands at the segment that e serves. */
-byte base[SEGMENTS];
+#ifdef LEASES
+#define RENEWED(i) \
+	:: atomic { ME.phase == SERVE && BIT(lease[e] & ~holds[e], i) -> holds[e] = holds[e] | (1 << (i)) }
+#define OVER(i) \
+	:: atomic { BIT(holds[e], i) -> holds[e] = holds[e] & ~(1 << (i)) }
+#if STORES == 3
+#define BY_STORE(STEP) STEP(0) STEP(1) STEP(2)
+#else
+#define BY_STORE(STEP) STEP(0) STEP(1) STEP(2) STEP(3)
+#endif
+#ifdef NO_R9_FROZEN
+#define R9_FROZEN (ME.phase == SERVE || ME.phase == FROZEN)
+#else
+#define R9_FROZEN (ME.phase == SERVE)
+#endif
+#define CURRENT(x) (COUNT((x) & members[ME.seg]) >= QUORUM(ME.seg))
+#if defined(NO_R9_QUORUM)
+#define R9_COUNT (holds[e] != 0)
+#elif defined(NO_R9_SET)
+#define R9_COUNT (COUNT(holds[e]) >= QUORUM(ME.seg))
+#elif defined(NO_R9_ORDER)
+bit checked[EPOCHS+1];		/* a lease was checked before the read began */
+#define R9_COUNT (checked[e])
+#else
+#define R9_COUNT CURRENT(holds[e])
+#endif
+/* Something was acknowledged that this primary does not see. */
+#if SEGMENTS == 2
+#define BEHIND (ME.commit < answered[ME.seg] || ME.seg == 0 && answered[1] > 0)
+#else
+#define BEHIND (ME.commit < answered[ME.seg] || ME.seg < 1 && answered[1] > 0 || ME.seg < 2 && answered[2] > 0)
+#endif
+#endif
 
 /* What nobody looks at any more is made the same, so that it makes no states. */
 #define TIDY(s) \
 	if \
 	:: !MATTERS(s) -> \
-		has[AT(0, s)] = 0; has[AT(1, s)] = 0; has[AT(2, s)] = 0; \
-		dur[AT(0, s)] = 0; dur[AT(1, s)] = 0; dur[AT(2, s)] = 0; \
-		said[AT(0, s)] = 0; said[AT(1, s)] = 0; said[AT(2, s)] = 0 \
+		CLEAR(has, s) \
+		CLEAR(dur, s) \
+		CLEAR(said, s) \
 	:: else -> \
 		if \
-		:: !WRITING(s) -> said[AT(0, s)] = 0; said[AT(1, s)] = 0; said[AT(2, s)] = 0 \
+		:: !WRITING(s) -> CLEAR(said, s) \
 		:: else \
 		fi \
 	fi;
 inline stop(x) {
 	p[x].phase = STOPPED;
 	p[x].place = 0; p[x].seg = 0; p[x].next = 0; p[x].commit = 0; p[x].batch = 0; p[x].acked = 0;
-	p[x].tails[0] = 0; p[x].tails[1] = 0; p[x].tails[2] = 0;
+	CLEAR_TAILS(x)
 	p[x].quorum = 0; p[x].level = 0; p[x].tail = 0; p[x].retried = 0;
+#ifdef LEASES
+	holds[x] = 0;
+#endif
 	BY_SEGMENT(TIDY)
 }
 
 proctype Process(byte e) {
 	do
 	/* Append: offsets are given in order. */
-	:: atomic { APPENDS && ME.next < OFFSETS && ME.batch <= BATCHES ->
+	:: atomic { APPENDS && WRITES(e) && ME.next < OFFSETS && ME.batch <= BATCHES ->
 		assert(I2 || writer[ME.seg] == e);
 		assert(I2 || offered[ME.seg] == ME.next);
 		content[ME.seg*OFFSETS + ME.next] = ME.batch;
@@ -406,24 +560,47 @@ proctype Process(byte e) {
 	:: atomic { APPENDS && ME.commit < ME.next &&
 		COUNT(SAID(ME.seg, ME.commit + 1) & members[ME.seg]) >= QUORUM(ME.seg) ->
 		assert(I1 || DURABLE(ME.seg, ME.commit));
-		assert(I6 || parent == SEGMENTS || ME.seg > parent || ME.commit < end[ME.seg] - 1);
+		assert(I6 || (parent == SEGMENTS || ME.seg > parent || ME.commit < end[ME.seg] - 1));
 		assert(I4 || end[ME.seg] == 0 || ME.commit < end[ME.seg] - 1);
 		assert(I7 || content[ME.seg*OFFSETS + ME.commit] == ME.acked + 1);
 		assert(I16 || !BIT(named[e], base[ME.seg] + ME.commit));
 		named[e] = named[e] | (1 << (base[ME.seg] + ME.commit));
 		ME.commit++;
 		ME.acked++;
-		answered[ME.seg] = LONGER(answered[ME.seg], ME.commit) }
+#ifdef READS
+		told[ME.seg] = LONGER(told[ME.seg], ME.commit);
+#endif
+		answered[ME.seg] = LONGER(answered[ME.seg], ME.commit);
+		assert(reached || !(REACHED)) }
+
+#ifdef LEASES
+	/* A renewal is answered; the holder's time runs out. */
+	BY_STORE(RENEWED)
+	BY_STORE(OVER)
+	/* R9: a read that must be current. Qa stores of the open segment have granted. */
+	:: atomic { R9_FROZEN && R9_COUNT && BEHIND -> assert(I5 || !BEHIND) }
+#ifdef NO_R9_ORDER
+	:: atomic { R9_FROZEN && CURRENT(holds[e]) && !checked[e] -> checked[e] = 1 }
+#endif
+#endif
+
+#ifdef NO_R9_LOCK
+	/* Another process of its store voids the leases of one that still runs. */
+	:: atomic { ME.phase == SERVE && e == 1 && lease[1] != 0 -> lease[1] = 0 }
+#endif
 
 	/* R4: freeze, then propose the end. */
 #if ROLLS > 0
 	:: atomic { ME.phase == SERVE && ME.kind[ROLLS - 1] == 0 ->
-		propose(ROLL, R4_COMMIT);
+		PROPOSE(ROLL, R4_COMMIT);
 		ME.phase = FROZEN }
 #ifdef SPLITS
 	:: atomic { ME.phase == SERVE && ME.kind[ROLLS - 1] == 0 && parent == SEGMENTS ->
-		propose(SPLIT, R4_COMMIT);
-		ME.phase = FROZEN }
+		PROPOSE(SPLIT, R4_COMMIT);
+#ifndef NO_S1_ATOMIC
+		ME.phase = FROZEN
+#endif
+		}
 #endif
 	/* R4: the outcome is read linearizably. The segment was sealed: go on in its
 	 * successor, with the uncommitted batches first. */
@@ -448,20 +625,19 @@ proctype Process(byte e) {
 #endif
 
 	/* R7: the longest tail among Qa. */
-#ifdef ONE_STORE
-	FROM1(0)
-#else
 #ifdef NO_R7_QUORUM
 	FROM1(0) FROM1(1) FROM1(2)
 #endif
 #ifdef COUNTS
-	FROM1(0)
+	FROM1(0) FROM1(1)
 #endif
 	FROM2(0, 1) FROM2(0, 2) FROM2(1, 2)
+#if STORES > 3
+	FROM2(0, 3) FROM2(1, 3) FROM2(2, 3)
 #endif
 	/* R7: Qa hold it: propose the seal. */
 	:: atomic { ME.phase == COPY && R7_COPY && ME.kind[RETRIES] == 0 ->
-		propose(RECOVER, ME.tail);
+		PROPOSE(RECOVER, ME.tail);
 		ME.phase = SEALING }
 #ifdef NO_R7_WAIT
 	/* Serve what was recovered before the seal is known to be committed. */
@@ -497,7 +673,7 @@ inline grant(e, i) {
 inline opens(who) {
 	if
 	:: open + 1 < SEGMENTS ->
-		base[open + 1] = base[open] + end[open] - 1;
+		base[open + 1] = base[open] + LONGER(end[open], 1) - 1;
 		open++;
 		writer[open] = who;
 #ifdef COUNTS
@@ -508,7 +684,11 @@ inline opens(who) {
 		fi
 #else
 		slots[open] = 3;
+#if STORES > 3
+		members[open] = 11	/* another set: stores 0, 1 and 3 */
+#else
 		members[open] = MASK(3)
+#endif
 #endif
 	:: else -> open = SEGMENTS
 	fi
@@ -555,7 +735,7 @@ inline opens(who) {
 /* The children are there before the parent is sealed. */
 #define PARENT_SEALED(n)
 #else
-#define PARENT_SEALED(n) SEAL(n)
+#define PARENT_SEALED(n) SEAL(n);
 #endif
 #define APPLY(e, k) \
 	:: atomic { p[e].kind[k] != 0 && p[e].kind[k] != SPLIT && open < SEGMENTS && \
@@ -568,13 +748,14 @@ inline opens(who) {
 #define APPLY_SPLIT(e, k) \
 	:: atomic { p[e].kind[k] == SPLIT && open + 1 < SEGMENTS && epoch < EPOCHS && \
 		R4_EPOCH(e) && R4_SEGMENT(e, k) && R4_VERSION(e, k) -> \
-		SEAL(CUT(e, k)); \
+		PARENT_SEALED(CUT(e, k)) \
 		parent = open; \
 		epoch++; \
 		grant(epoch, 1); \
 		opens(epoch); \
 		p[epoch].seg = open; \
 		p[epoch].phase = SERVE; \
+		base[open] = 0; \
 		BY_SEGMENT(TIDY) }
 
 /* R4: a cancel compares the epoch and raises the version. */
@@ -658,12 +839,21 @@ inline kill_all(i) {
 #define DIRTY(x) (promise[(x)*2] != kept[(x)*2] || promise[(x)*2 + 1] != kept[(x)*2 + 1] UNSAVED(x, 0) UNSAVED(x, 1) UNSAVED(x, 2))
 #endif
 
+/* R9: a store that starts does not know what it granted, and answers no fence until
+ * all that it may have granted has run out: as if it knew. */
+#ifdef NO_R9_START
+#define R9_START(i) lease[1] = lease[1] & ~(1 << i);
+#else
+#define R9_START(i)
+#endif
+
 /* A process crashes and is started again: what was not durable is lost. */
 #define CRASH(x) \
 	:: atomic { crashes > 0 && (RUNS(x, 1) || RUNS(x, 2) || RUNS(x, 3) || DIRTY(x)) -> \
 		crashes--; i = x; \
 		BY_SEGMENT(FORGET) \
 		promise[i*2] = kept[i*2]; promise[i*2 + 1] = kept[i*2 + 1]; \
+		R9_START(i) \
 		kill_all(i); \
 		i = 0 }
 
@@ -689,9 +879,21 @@ inline kill_all(i) {
 		kill_all(i); \
 		i = 0 }
 
+#ifdef NO_R10_SEALED
+/* A store that lost its disk is made a member of the open segment again, with what
+ * another one has. */
+#define HEAL(x, y) \
+	:: atomic { open < SEGMENTS && BIT(gone[open], x) && SPEAKS(y, open) -> \
+		gone[open] = gone[open] & ~(1 << (x)); \
+		has[AT(x, open)] = dur[AT(y, open)]; dur[AT(x, open)] = dur[AT(y, open)] }
+#else
+#define HEAL(x, y)
+#endif
+
 proctype Faults() {
 	byte i = 0;
 	do
+	HEAL(0, 1) HEAL(0, 2) HEAL(1, 0) HEAL(1, 2) HEAL(2, 0) HEAL(2, 1)
 	CRASH(0) CRASH(1) CRASH(2)
 	LOSS(0) LOSS(1) LOSS(2)
 	od
@@ -701,10 +903,17 @@ init {
 	atomic {
 		writer[0] = 1;
 		slots[0] = 3;
+#ifdef VACANT
+		if :: members[0] = MASK(1) :: members[0] = MASK(2) fi;
+#else
 		members[0] = MASK(3);
+#endif
 		p[1].phase = SERVE;
 		p[1].batch = 1;
 		run Store(0); run Store(1); run Store(2);
+#if STORES > 3
+		run Store(3);
+#endif
 		run Process(1); run Process(2);
 #if EPOCHS > 2
 		run Process(3);
