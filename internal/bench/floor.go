@@ -167,6 +167,17 @@ func growingFloor(ctx context.Context, dir string, flush int) (perSecond float64
 	return perSecond, err
 }
 
+// zeroFile makes f a file of so many zeros.
+func zeroFile(f vfs.File, size int64) error {
+	zeros := make([]byte, 1<<20)
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros, at); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
 // withFile gives use a new file of dir, through the same calls that the store
 // makes, and removes it.
 func withFile(dir string, use func(vfs.File) error) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +26,9 @@ func groupFloor(ctx context.Context, dir string, callers, payload int) (perSecon
 		began := time.Now()
 		more := func() bool { return time.Since(began) < syncTime && ctx.Err() == nil }
 		answered := 0
-		ask := func(conn net.Conn) (err error) {
-			answered, err = askTogether(conn, callers, payload, more)
-			return err
+		ask := func(conn net.Conn) error {
+			answered = askTogether(conn, callers, payload, more)
+			return nil
 		}
 		if err := overLoopback(ask, func(conn net.Conn) error { return answerTogether(conn, f, payload) }); err != nil {
 			return err
@@ -38,17 +39,20 @@ func groupFloor(ctx context.Context, dir string, callers, payload int) (perSecon
 	return perSecond, err
 }
 
+// numberBytes is the size of a request's number, which is also its answer.
+const numberBytes = 4
+
 // askTogether has callers each send a request, which is its number and a payload,
 // wait for the number to come back, and go on as long as there is to be more.
-func askTogether(conn net.Conn, callers, payload int, more func() bool) (answered int, err error) {
+func askTogether(conn net.Conn, callers, payload int, more func() bool) (answered int) {
 	var sending sync.Mutex
-	var running sync.WaitGroup
+	var running, reading sync.WaitGroup
 	woken := make([]chan struct{}, callers)
 	counts := make([]int, callers)
 	for i := range callers {
 		woken[i] = make(chan struct{}, 1)
 		running.Go(func() {
-			request := make([]byte, 4+payload)
+			request := make([]byte, numberBytes+payload)
 			binary.LittleEndian.PutUint32(request, uint32(i))
 			for more() {
 				sending.Lock()
@@ -64,29 +68,25 @@ func askTogether(conn net.Conn, callers, payload int, more func() bool) (answere
 			}
 		})
 	}
-	read := make(chan error, 1)
-	go func() {
-		defer func() {
-			for i := range woken {
-				close(woken[i])
-			}
-		}()
-		r, number := bufio.NewReaderSize(conn, 64<<10), make([]byte, 4)
+	reading.Go(func() {
+		r, number := bufio.NewReaderSize(conn, 64<<10), make([]byte, numberBytes)
 		for {
 			if _, err := io.ReadFull(r, number); err != nil {
-				read <- err
-				return
+				break // the connection has ended
 			}
 			woken[binary.LittleEndian.Uint32(number)] <- struct{}{}
 		}
-	}()
+		for i := range woken {
+			close(woken[i])
+		}
+	})
 	running.Wait()
 	_ = conn.Close()
-	<-read // it ends with the connection
+	reading.Wait()
 	for _, n := range counts {
 		answered += n
 	}
-	return answered, nil
+	return answered
 }
 
 // answerTogether writes and syncs what has come, and answers it.
@@ -96,7 +96,7 @@ func answerTogether(conn net.Conn, f vfs.File, payload int) error {
 	come := make(chan struct{}, 1)
 	go func() {
 		defer close(come)
-		r, request := bufio.NewReaderSize(conn, 64<<10), make([]byte, 4+payload)
+		r, request := bufio.NewReaderSize(conn, 64<<10), make([]byte, numberBytes+payload)
 		for {
 			if _, err := io.ReadFull(r, request); err != nil {
 				return // the other end is done
@@ -120,12 +120,12 @@ func answerTogether(conn net.Conn, f vfs.File, payload int) error {
 			continue
 		}
 		numbers = numbers[:0]
-		for rest := taken; len(rest) > 0; rest = rest[4+payload:] {
-			numbers = append(numbers, rest[:4]...)
+		for rest := taken; len(rest) > 0; rest = rest[numberBytes+payload:] {
+			numbers = append(numbers, rest[:numberBytes]...)
 		}
 		size := (len(taken) + syncBlock - 1) / syncBlock * syncBlock
-		block = append(block[:0], taken...)
-		block = append(block, make([]byte, size-len(taken))...)
+		block = slices.Grow(block[:0], size)[:size]
+		clear(block[copy(block, taken):])
 		if at+int64(size) > syncFile {
 			at = 0
 		}
@@ -141,15 +141,4 @@ func answerTogether(conn net.Conn, f vfs.File, payload int) error {
 		}
 	}
 	return nil
-}
-
-// zeroFile makes f a file of so many zeros.
-func zeroFile(f vfs.File, size int64) error {
-	zeros := make([]byte, 1<<20)
-	for at := int64(0); at < size; at += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros, at); err != nil {
-			return err
-		}
-	}
-	return f.Sync()
 }

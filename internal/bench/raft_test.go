@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,7 +21,7 @@ import (
 // What the control plane costs: three nodes in this process, each with a store on
 // the disk of the temporary directory, 64 groups, frames handed over in memory.
 //
-//	go test ./internal/bench -run xxx -bench Raft -benchtime 50000x
+//	go test ./internal/bench -run '^$' -bench Raft -benchtime 50000x
 
 const raftGroups = 64
 
@@ -157,7 +156,7 @@ func BenchmarkRaft(b *testing.B) {
 			n := startRaft(b)
 			leaders := n.leaders()
 			command := make([]byte, 100)
-			took := make([][]time.Duration, inflight)
+			took := NewLatencies()
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var wg sync.WaitGroup
@@ -168,17 +167,16 @@ func BenchmarkRaft(b *testing.B) {
 					for left.Add(-1) >= 0 {
 						began := time.Now()
 						n.propose(b, leaders, command)
-						took[w] = append(took[w], time.Since(began))
+						took.Add(w, time.Since(began))
 					}
 				})
 			}
 			wg.Wait()
 			b.StopTimer()
-			all := slices.Concat(took...)
-			slices.Sort(all)
+			q := took.Quantiles()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "proposals/s")
-			b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-µs")
-			b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs")
+			b.ReportMetric(q.P50, "p50-µs")
+			b.ReportMetric(q.P99, "p99-µs")
 			now, _ := ownCPU()
 			b.ReportMetric(float64((now-cpu).Microseconds())/float64(b.N), "cpu-µs/op")
 		})

@@ -40,7 +40,8 @@ type Result struct {
 
 	// Floor is there for topics that sync each write, and for reading. The
 	// ratios are P50 to its small sync and to one that is answered over TCP,
-	// PerSecond to the answers of as many callers, and BytesPerSecond to its growing file or, for reading, its stream.
+	// PerSecond to the answers of as many callers, and BytesPerSecond to its
+	// growing file or, for reading, its stream.
 	Floor          *Floor   `json:"floor"`
 	P50ToSync      *float64 `json:"p50_to_sync"`
 	P50ToAnswered  *float64 `json:"p50_to_answered_sync"`

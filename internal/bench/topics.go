@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quirelog/quire/client"
+	"github.com/quirelog/quire/internal/catalog"
 )
 
 // creating is how many topics are made at the same time: the broker makes
@@ -21,10 +22,12 @@ func (r *run) createTopics(ctx context.Context) error {
 	for i := range r.names {
 		r.names[i] = fmt.Sprintf("bench-%x-%d", r.Seed, i)
 	}
+	settings := map[string]string{"fsync": r.Fsync}
+	if r.Ranges > int(catalog.DefaultSettings().MaxRanges) {
+		settings["max-ranges"] = strconv.Itoa(r.Ranges)
+	}
 	return r.eachTopic(ctx, func(ctx context.Context, name string) error {
-		_, err := r.clients[0].CreateTopic(ctx, name, client.TopicConfig{
-			Settings: map[string]string{"fsync": r.Fsync, "max-ranges": strconv.Itoa(max(r.Ranges, 512))},
-		})
+		_, err := r.clients[0].CreateTopic(ctx, name, client.TopicConfig{Settings: settings})
 		// An empty topic is split into equal bands.
 		for n := 1; n < r.Ranges && err == nil; n++ {
 			err = r.clients[0].SplitTopic(ctx, name, nil)

@@ -27,9 +27,8 @@ func (c Split) apply(s *State) (Result, error) {
 	if c.At <= r.Band.First || c.At > r.Band.Last {
 		return Result{}, fmt.Errorf("%w: split of %v %v at %016x", ErrMalformed, r.ID, r.Band, uint64(c.At))
 	}
-	if n := t.Leaves(); n >= int(t.Settings.MaxRanges) {
-		return Result{}, status.New(status.LimitReached, "topic %s has %d ranges, and max-ranges=%d",
-			t.Name.Short(), n, t.Settings.MaxRanges)
+	if err := t.RoomToSplit(); err != nil {
+		return Result{}, err
 	}
 	retired, err := s.endable(t, c.Ending)
 	if err != nil {
@@ -41,6 +40,14 @@ func (c Split) apply(s *State) (Result, error) {
 		s.addChild(next, band, r.Epoch+1, r.Owner, parent)
 	}
 	return s.reshaped(next, retired), nil
+}
+
+// RoomToSplit is why the topic may not have one more range, or nil.
+func (t *Topic) RoomToSplit() error {
+	if n := t.Leaves(); n >= int(t.Settings.MaxRanges) {
+		return status.New(status.LimitReached, "topic %s has %d ranges, and max-ranges=%d", t.Name.Short(), n, t.Settings.MaxRanges)
+	}
+	return nil
 }
 
 func (c Merge) apply(s *State) (Result, error) {

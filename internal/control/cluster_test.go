@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -405,16 +402,7 @@ const clusterSeed = "QUIRE_CLUSTER_SEED"
 // Histories of three stores over disks that crash and fill up and a network that
 // loses and cuts, each from its seed.
 func TestHistoriesOfThreeStores(t *testing.T) {
-	before := runtime.GOMAXPROCS(1) // the order of goroutines is that of the seed
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	first, last := uint64(1), usual(40)
-	if env := os.Getenv(clusterSeed); env != "" {
-		n, err := strconv.ParseUint(env, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, last = n, n
-	}
+	first, last := seeds(t, clusterSeed, 40)
 	met := newTally()
 	for seed := first; seed <= last; seed++ {
 		synctest.Test(t, func(t *testing.T) {

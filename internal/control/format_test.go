@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zeebo/xxh3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/quirelog/quire/internal/consensus"
@@ -151,7 +152,7 @@ func TestAStepIsWholeOrNothing(t *testing.T) {
 	more := raftpb.Entry{Index: 3, Term: 1, Data: make([]byte, recordBytes)}
 	founded := written(t, part{tag: tagSelf, group: 1, self: 1}, part{tag: tagHard, group: 1, hard: raftpb.HardState{Term: 1, Commit: 1}})
 	meta := consensus.Meta{Index: 1, Term: 1}
-	snapshot := written(t, part{tag: tagSnapshot, group: 1, meta: meta, sum: checksum(nil)})
+	snapshot := written(t, part{tag: tagSnapshot, group: 1, meta: meta, sum: xxh3.Hash(nil)})
 	step := written(t, part{tag: tagEntries, group: 1, entries: []raftpb.Entry{long, more}}, part{tag: tagHard, group: 1, hard: raftpb.HardState{Term: 2}})
 	if len(founded) != 1 || len(step) != 3 {
 		t.Fatalf("%d and %d records", len(founded), len(step))
@@ -199,7 +200,7 @@ func TestReplayEndsWhereRaftDid(t *testing.T) {
 	}
 	at := func(index uint64, b string) []part {
 		m := consensus.Meta{Index: index, Term: 1}
-		return []part{{tag: tagPiece, group: 1, piece: []byte(b)}, {tag: tagSnapshot, group: 1, meta: m, total: uint64(len(b)), sum: checksum([]byte(b))}}
+		return []part{{tag: tagPiece, group: 1, piece: []byte(b)}, {tag: tagSnapshot, group: 1, meta: m, total: uint64(len(b)), sum: xxh3.Hash([]byte(b))}}
 	}
 	must := func(err error) {
 		t.Helper()

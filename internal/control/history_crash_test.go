@@ -6,10 +6,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,16 +30,7 @@ const firstSeed = "QUIRE_CONTROL_SEED"
 // and fills up, each from its seed: what was acknowledged is there after any end,
 // once, in its order; what was refused is not.
 func TestHistoriesOfOneStore(t *testing.T) {
-	before := runtime.GOMAXPROCS(1) // the order of goroutines is that of the seed
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	first, last := uint64(1), usual(400)
-	if env := os.Getenv(firstSeed); env != "" {
-		n, err := strconv.ParseUint(env, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, last = n, n
-	}
+	first, last := seeds(t, firstSeed, 400)
 	met := newTally()
 	for seed := first; seed <= last; seed++ {
 		var err error

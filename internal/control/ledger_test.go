@@ -3,10 +3,14 @@ package control_test
 import (
 	"encoding/binary"
 	"iter"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/quirelog/quire/internal/control"
 )
@@ -75,6 +79,23 @@ func (t *tally) add(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.counts[what]++
+}
+
+// seeds are those of the histories to run: the first n of them as a rule, and the
+// one that the variable names, if it does.
+func seeds(t *testing.T, variable string, n uint64) (first, last uint64) {
+	t.Helper()
+	before := runtime.GOMAXPROCS(1) // the order of goroutines is that of the seed
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	env := os.Getenv(variable)
+	if env == "" {
+		return 1, usual(n)
+	}
+	one, err := strconv.ParseUint(env, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one, one
 }
 
 // usual is a number of histories for the plain test command, a tenth of it under

@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/quirelog/quire/internal/consensus"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/segment"
 	"github.com/quirelog/quire/status"
 )
-
-func checksum(b []byte) uint64 { return xxh3.Hash(b) }
 
 // load begins the groups with what the newest whole log says, or founds them,
 // and deletes the other logs.

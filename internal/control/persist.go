@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/zeebo/xxh3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/quirelog/quire/internal/consensus"
@@ -109,7 +110,7 @@ func (d *Driver) write(w *recordWriter, p *consensus.Persist) {
 			w.piece(p.Group, b[:n])
 			b = b[n:]
 		}
-		w.snapshot(p.Group, s.Meta, uint64(len(s.Data)), checksum(s.Data))
+		w.snapshot(p.Group, s.Meta, uint64(len(s.Data)), xxh3.Hash(s.Data))
 	}
 	w.entries(p.Group, p.Entries)
 	if h, ok := d.lazy[p.Group]; ok && raftIsEmpty(p.Hard) {

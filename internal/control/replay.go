@@ -3,7 +3,6 @@ package control
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/zeebo/xxh3"
 
@@ -59,26 +58,21 @@ func eachRecord(store *segment.Store, info segment.Info, f func(v []byte) error)
 		return fmt.Errorf("segment %v is gone", info.ID)
 	}
 	var r batch.Reader
-	for at := info.Base; at < info.Tail.Base; {
-		batches, err := log.Read(at, segment.Limit{Bytes: 4 << 20, Records: math.MaxInt32})
+	for b, err := range log.Scan(info.Base, info.Tail.Base) {
 		if err != nil {
 			return err
 		}
-		for _, b := range batches.List {
-			if err := r.Reset(b); err != nil {
-				return err
-			}
-			for r.Next() {
-				if err := f(r.Record().Value); err != nil {
-					return fmt.Errorf("record %d of segment %v: %w", r.Record().Offset, info.ID, err)
-				}
-			}
-			if err := r.Err(); err != nil {
-				return err
-			}
-			at = r.Header().End()
+		if err := r.Reset(b); err != nil {
+			return err
 		}
-		batches.Release()
+		for r.Next() {
+			if err := f(r.Record().Value); err != nil {
+				return fmt.Errorf("record %d of segment %v: %w", r.Record().Offset, info.ID, err)
+			}
+		}
+		if err := r.Err(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,18 +1,12 @@
 package node
 
 import (
-	"errors"
-	"slices"
 	"sync"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/quirelog/quire/internal/batch"
-	"github.com/quirelog/quire/internal/catalog"
 	"github.com/quirelog/quire/internal/ident"
 	"github.com/quirelog/quire/internal/keyspace"
 	"github.com/quirelog/quire/internal/producers"
-	"github.com/quirelog/quire/internal/segment"
 	"github.com/quirelog/quire/status"
 )
 
@@ -129,8 +123,8 @@ func (r *rng) refusal(p *pending, v *producers.Verdict) error {
 	case status.OutOfOrder:
 		// The record before may be in another range, of which the producer has not
 		// heard.
-		if state := r.t.state.Load(); !r.band.Contains(p.numbered.fields.Band.First) || !r.band.Contains(p.numbered.fields.Band.Last) {
-			return state.moved()
+		if both, _ := p.numbered.fields.Band.Intersect(r.band); both != p.numbered.fields.Band {
+			return r.t.state.Load().moved()
 		}
 	}
 	return v.Err
@@ -146,160 +140,4 @@ func (r *rng) accept(n *numbered, base ident.Offset, at ident.Timestamp) {
 		r.succeed(succeedRoll)
 	}
 	n.release()
-}
-
-// ready brings the state of producers and the segment together, at log time at:
-// what a full disk moved out of the log is forgotten, and the state is written
-// into the log, at the head of a segment and again now and then. The caller has the
-// lock.
-func (r *rng) ready(tail segment.Tail, at ident.Timestamp) error {
-	if tail.Base < r.handed {
-		r.forgetFrom(tail.Base)
-		r.carried = r.carried && tail.Base >= r.carryEnd
-		r.handed = tail.Base
-	}
-	if r.carried && r.bytes < r.carryNext {
-		return nil
-	}
-	r.carried = false
-	before := r.bytes
-	if r.producers.Len() > 0 {
-		for rec := range r.producers.Carry(at) {
-			if err := r.control(&rec, at); err != nil {
-				return err
-			}
-		}
-	}
-	// What is known may be large: it takes a sixteenth of the log at most.
-	r.carried, r.carryEnd = true, r.handed
-	r.carryNext = r.bytes + max(r.b.cfg.CarryBytes, 16*(r.bytes-before))
-	return nil
-}
-
-// forgetFrom forgets what left the log again. The caller has the lock.
-func (r *rng) forgetFrom(at ident.Offset) {
-	if r.producers != nil && at < r.handed {
-		r.producers.Discard(at)
-	}
-}
-
-// control appends a record of the broker's own. Nobody waits for it: what rests
-// on it comes behind it in the log.
-func (r *rng) control(rec *batch.Record, at ident.Timestamp) error {
-	b := batch.NewBuilder(batch.Options{Kind: batch.Control})
-	rec.Time = at
-	if err := b.Add(rec); err != nil {
-		return err
-	}
-	return r.put(b.Finish(), 1, r.seg.Tail(), at, func(error) {})
-}
-
-// OpenProducer begins a session of a producer that a user has named, and gives
-// its id and the session. From the first batch of the session on, a range takes
-// nothing of the sessions before. The errors are topic_not_found, invalid_name,
-// disk_full and unavailable when too many are begun.
-func (b *Broker) OpenProducer(topic, name string) (id batch.ProducerID, session uint64, err error) {
-	t, err := b.lookup(topic)
-	if err != nil {
-		return id, 0, err
-	}
-	if name == "" || len(name) > MaxProducerName {
-		return id, 0, status.New(status.InvalidName, "the name of a producer has 1 to %d bytes, not %d", MaxProducerName, len(name))
-	}
-	digest := xxh3.HashString128(name).Bytes()
-	t.sessionMu.Lock() // those of this process do not get in each other's way
-	defer t.sessionMu.Unlock()
-	const attempts = 10
-	for range attempts {
-		var info *catalog.Topic
-		b.control.View(func(s *catalog.State) { info, _ = s.Topic(t.id) })
-		if info == nil {
-			return id, 0, t.over()
-		}
-		var res catalog.Result
-		if res, err = b.propose(catalog.OpenSession{Topic: t.id, Sessions: info.Sessions}); err == nil {
-			return producers.ChosenID(digest), res.Topic.Sessions, nil
-		}
-		if !errors.Is(err, catalog.ErrConflict) {
-			return id, 0, err
-		}
-	}
-	return id, 0, status.New(status.Unavailable, "too many producers begin: %w", err)
-}
-
-// MaxProducerName bounds the bytes of a producer's name.
-const MaxProducerName = 255
-
-// CloseProducer forgets a producer whose id nobody chose: it sends nothing more.
-// It waits for nothing, and a producer that is not known is none.
-func (b *Broker) CloseProducer(topic string, id batch.ProducerID, session uint64) error {
-	t, err := b.lookup(topic)
-	if err != nil {
-		return err
-	}
-	for _, r := range t.state.Load().leaves {
-		r.closeProducer(id, session)
-	}
-	return nil
-}
-
-func (r *rng) closeProducer(id batch.ProducerID, session uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.seg == nil || r.opening || r.ended != nil || r.producers == nil || !r.producers.Closes(id, session) {
-		return // it expires
-	}
-	tail := r.seg.Tail()
-	at := max(r.b.clock.timestamp(), tail.LastTime)
-	rec := producers.CloseRecord(id, session)
-	if err := r.ready(tail, at); err == nil && r.control(&rec, at) == nil {
-		r.producers.Close(id, session)
-	}
-}
-
-// inherit gives the ranges that continue others the state of producers that
-// those have, as far as it is known here; the log has the rest. The ranges
-// before take no appends any more, and nobody sees next yet.
-func (t *topic) inherit(before, next *topicState) (heirs []*rng) {
-	for _, r := range next.leaves {
-		if slices.Contains(before.leaves, r) {
-			continue
-		}
-		cr, _ := next.info.Range(r.id)
-		var parents []*producers.State
-		var last ident.Timestamp
-		for _, id := range cr.Parents {
-			i := slices.IndexFunc(before.leaves, func(p *rng) bool { return p.id == id })
-			parent, ok := next.info.Range(id)
-			if i < 0 || !ok {
-				continue
-			}
-			p := before.leaves[i]
-			p.mu.Lock()
-			if p.forgetFrom(parent.End()); p.producers != nil {
-				parents, last = append(parents, p.producers), max(last, parent.LastTime)
-			}
-			p.mu.Unlock()
-		}
-		if len(parents) == 0 || len(parents) < len(cr.Parents) {
-			continue
-		}
-		state, err := continued(parents, cr.ID, cr.Band, last)
-		if err != nil {
-			continue // what they were before is not what this is made of
-		}
-		if r.producers = state; state.Len() > 0 {
-			heirs = append(heirs, r)
-		}
-	}
-	return heirs
-}
-
-// continued is the state of a range that continues one or two others, when the
-// log time of those ended with last.
-func continued(parents []*producers.State, id ident.RangeID, band keyspace.Band, last ident.Timestamp) (*producers.State, error) {
-	if len(parents) == 1 {
-		return parents[0].Child(id, band)
-	}
-	return producers.Merge(parents[0], parents[1], id, last)
 }

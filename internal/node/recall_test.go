@@ -45,14 +45,13 @@ func TestTheLastCarriedStateIsFound(t *testing.T) {
 		seg := topic.state.Load().leaves[0].seg
 		info := seg.Info()
 		want := info.Base
-		err := each(seg, info.Base, info.Tail.Base, func(h *batch.Header, b []byte) error {
-			if h.Kind == batch.Control && producers.Begins(b) {
+		for b, err := range seg.Scan(info.Base, info.Tail.Base) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, err := batch.ParseHeader(b); err == nil && producers.Begins(b) {
 				want = h.Base
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 		states[want] = true
 		if got, err := lastCarried(seg, &info); err != nil || got != want {

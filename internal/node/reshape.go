@@ -34,9 +34,8 @@ func (b *Broker) SplitTopic(ctx context.Context, name string, key []byte) error 
 		at = t.halving(r)
 		return []*rng{r}, nil
 	}, func(ends []catalog.Ending, ranges []*catalog.Range) (catalog.Command, error) {
-		if n := len(t.state.Load().leaves); n >= int(t.info().Settings.MaxRanges) {
-			return nil, status.New(status.LimitReached, "topic %q has %d ranges, and max-ranges=%d",
-				t.name.Short(), n, t.info().Settings.MaxRanges)
+		if err := t.info().RoomToSplit(); err != nil {
+			return nil, err
 		}
 		if band := ranges[0].Band; at <= band.First || at > band.Last {
 			return nil, status.New(status.InvalidArgument,

@@ -460,8 +460,19 @@ func TestSplitsEndAtTheTopicsLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.SplitTopic(ctx, "t", nil); status.CodeOf(err) != status.LimitReached || leavesOf(t, b, "t") != 3 {
+	if err := send(b, "t", numbered("k", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := b.DescribeTopic(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SplitTopic(ctx, "t", nil); status.CodeOf(err) != status.LimitReached {
 		t.Errorf("a fourth range of three: %v", err)
+	}
+	after, err := b.DescribeTopic(ctx, "t")
+	if err != nil || fmt.Sprint(after.Ranges) != fmt.Sprint(before.Ranges) {
+		t.Errorf("a split that was refused changed %v to %v, %v", before.Ranges, after.Ranges, err)
 	}
 	if _, err := b.AlterTopic(ctx, "t", map[string]string{"max-ranges": "1"}); err != nil {
 		t.Fatal(err)

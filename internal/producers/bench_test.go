@@ -20,22 +20,22 @@ func BenchmarkBatch(b *testing.B) {
 			const records, inFlight = 1000, 4
 			s := New(1, keyspace.Full())
 			h := batch.Producer{ID: DrawnID([16]byte{1}), Session: 1, Band: keyspace.Full()}
-			batches := make([]Record, records)
+			sent := make([]Record, records)
 			sequence := uint64(1)
 			last := make([]uint64, inFlight)
 			for n := 0; b.Loop(); n++ {
-				for i := range batches {
-					batches[i] = Record{Sequence: sequence, Position: ident.Position(sequence)}
+				for i := range sent {
+					sent[i] = Record{Sequence: sequence, Position: ident.Position(sequence)}
 					sequence += c.step
 				}
-				h.First = batches[0].Sequence
+				h.First = sent[0].Sequence
 				h.Floor, h.Prev = last[n%inFlight], last[(n+inFlight-1)%inFlight]
-				last[n%inFlight] = batches[records-1].Sequence
+				last[n%inFlight] = sent[records-1].Sequence
 				now := ident.Timestamp(n)
-				if v := s.Judge(&h, batches, now); v.Decision != Append {
+				if v := s.Judge(&h, sent, now); v.Decision != Append {
 					b.Fatal(v.Err)
 				}
-				if err := s.Accept(&h, batches, 1, ident.Offset(n*records), now); err != nil {
+				if err := s.Accept(&h, sent, 1, ident.Offset(n*records), now); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -89,12 +89,6 @@ func New(id ident.RangeID, band keyspace.Band) *State {
 	return &State{id: id, band: band, producers: map[batch.ProducerID]*producer{}, soonest: forever}
 }
 
-// ID is that of the range.
-func (s *State) ID() ident.RangeID { return s.id }
-
-// Band is that of the range.
-func (s *State) Band() keyspace.Band { return s.band }
-
 // Len is the number of producers that take memory; some may have expired.
 func (s *State) Len() int { return len(s.producers) }
 

@@ -120,9 +120,7 @@ func (r *Range) dropCopy(id ident.SegmentID) {
 // accept takes an append of a primary, or of one that repairs.
 func (r *Range) accept(m *Message) {
 	if m.Epoch < r.promise && !r.cfg.breaks(rulePromise) {
-		a := m.answer(Appended)
-		a.Refusal, a.Promise = Below, r.promise
-		r.send(a)
+		r.refuseBelow(m, Appended)
 		return
 	}
 	c := r.copyOf(m)

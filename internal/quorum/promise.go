@@ -29,13 +29,18 @@ func (r *Range) promiseTo(e ident.Epoch) {
 	}
 }
 
+// refuseBelow answers what is of an epoch below the promise.
+func (r *Range) refuseBelow(m *Message, kind Kind) {
+	a := m.answer(kind)
+	a.Refusal, a.Promise = Below, r.promise
+	r.send(a)
+}
+
 // fence promises (R6). What was accepted before is on its way to the disk before
 // the promise is, so that the answer, which waits for the promise, has it.
 func (r *Range) fence(m *Message) {
 	if m.Epoch < r.promise {
-		a := m.answer(Fenced)
-		a.Refusal, a.Promise = Below, r.promise
-		r.send(a)
+		r.refuseBelow(m, Fenced)
 		return
 	}
 	c := r.copyOf(m)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -58,6 +60,32 @@ func (g *Segment) Read(from ident.Offset, limit Limit) (Batches, error) {
 	}
 	return c.out, nil
 }
+
+// Scan goes over the durable batches that hold the offsets from one up to another,
+// read as Read does. A batch is valid until the next one; an error ends the walk.
+func (g *Segment) Scan(from, to ident.Offset) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for from < to {
+			batches, err := g.Read(from, Limit{Bytes: scanBytes, Records: math.MaxInt32})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, b := range batches.List {
+				h, err := batch.ParseHeader(b)
+				if from >= to || !yield(b, err) || err != nil {
+					batches.Release()
+					return
+				}
+				from = h.End()
+			}
+			batches.Release()
+		}
+	}
+}
+
+// scanBytes is how much of a segment is in memory while it is scanned.
+const scanBytes = 4 << 20
 
 // positionBefore gives the position of a batch at or before the one that
 // holds the offset.

@@ -229,15 +229,19 @@ func (g *Segment) Append(b []byte, done func(error)) error {
 // unknown. An error of Confirm itself means that done is not called.
 func (g *Segment) Confirm(done func(error)) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.deleted {
+	deleted, settled := g.deleted, g.submitted.length == g.durable.length && !g.cutting
+	var err error
+	if !deleted && !settled {
+		err = g.store.submit(op{kind: opConfirm, seg: g, term: g.term, done: done})
+	}
+	g.mu.Unlock()
+	switch {
+	case deleted:
 		return ErrSealed
-	}
-	if g.submitted.length == g.durable.length && !g.cutting {
+	case settled:
 		done(nil)
-		return nil
 	}
-	return g.store.submit(op{kind: opConfirm, seg: g, term: g.term, done: done})
+	return err
 }
 
 // Seal ends the segment after what was handed in before: it is never written
